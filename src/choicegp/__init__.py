@@ -1,0 +1,39 @@
+"""Learn choice functions with Gaussian processes.
+
+A person is shown a set of objects and keeps the ones she would not reject.
+The model explains her choices by hidden utilities, each a Gaussian process over the objects' features:
+she keeps what is Pareto-undominated (Benavoli, Azzimonti and Piga, UAI 2023).
+
+Names are imported on first use, so that ``import choicegp`` and ``choicegp --help`` stay fast.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from choicegp import datasets
+    from choicegp.data.choices import ChoiceData
+    from choicegp.errors import ChoiceDataError, ChoiceGPError
+
+_HOME = {
+    "ChoiceData": "choicegp.data.choices",
+    "ChoiceDataError": "choicegp.errors",
+    "ChoiceGPError": "choicegp.errors",
+}
+_MODULES = ("datasets",)
+
+__all__ = ["ChoiceData", "ChoiceDataError", "ChoiceGPError", "__version__", "datasets"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"choicegp.{name}")
+    raise AttributeError(f"module 'choicegp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

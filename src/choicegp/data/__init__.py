@@ -1,0 +1,1 @@
+"""What was chosen: choice data, their validation, tables and data sets."""

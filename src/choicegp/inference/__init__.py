@@ -1,0 +1,1 @@
+"""What we believe after seeing choices."""

@@ -1,0 +1,1 @@
+"""How choices arise: kernels, priors and the likelihood of a choice."""

@@ -1,0 +1,46 @@
+"""What all tests share: JAX's settings, the data folder, and no silent skips where none may be."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+# JAX and Matplotlib read these when they are first imported. A value given from outside wins.
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Return the folder of public data tables that CHOICEGP_DATA names."""
+    named = os.environ.get("CHOICEGP_DATA")
+    if not named:
+        pytest.skip("needs the data tables: set CHOICEGP_DATA to their folder")
+    folder = Path(named)
+    assert folder.is_dir(), f"CHOICEGP_DATA names {named!r}, which is not a folder"
+    return folder
+
+
+def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip into a failure under CHOICEGP_REQUIRE_ALL=1; an expected failure is not a skip."""
+    if os.environ.get("CHOICEGP_REQUIRE_ALL") == "1" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        # The name is part of the text because pytest-xdist drops collection errors that read the same.
+        report.longrepr = f"CHOICEGP_REQUIRE_ALL=1 allows no skip: {report.nodeid}: {reason}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _forbid_skip(report)
+    return report

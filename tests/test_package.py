@@ -1,0 +1,100 @@
+"""What is shipped: a wheel and an sdist that hold everything needed, and a wheel that works alone."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command: object, cwd: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """Build both archives without isolation: what the build needs is installed with the test extra."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+    source = ROOT / "src"
+    files = [path.relative_to(source) for path in (source / "choicegp").rglob("*") if path.is_file()]
+    # Caches (of Python, of type checkers) are not part of the package.
+    expected = {
+        path.as_posix() for path in files if not any(p[0] == "." or p == "__pycache__" for p in path.parts)
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert "choicegp/py.typed" in names
+    assert names == expected
+
+
+def test_the_wheel_says_what_it_is(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        information = {name.split("/", 1)[1]: name for name in archive.namelist() if ".dist-info/" in name}
+        metadata = archive.read(information["METADATA"]).decode()
+        commands = archive.read(information["entry_points.txt"]).decode()
+    assert "Name: choicegp\n" in metadata
+    assert "License-Expression: MIT\n" in metadata
+    assert "licenses/LICENSE" in information
+    assert "choicegp = choicegp.apps.cli:main" in commands
+
+
+def test_the_sdist_can_be_worked_on(built):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    for needed in ("Makefile", "LICENSE", "requirements/lock.txt", "docs/conf.py", "tests/conftest.py"):
+        assert needed in names
+    assert not [name for name in names if "_build" in name or "__pycache__" in name]
+
+
+@pytest.fixture(scope="module")
+def clean_python(wheel, tmp_path_factory) -> Path:
+    """Return the Python of a new environment with the wheel alone; dependencies come from the running one."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder / "venv", with_pip=False, symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
+    run(*pip, "install", "-qq", "--no-deps", "--no-index", wheel, cwd=folder)
+    # A path in a .pth file is searched last, and the .pth files in that folder (the editable install of
+    # the project) are not read. Written after the install, or pip would take choicegp for installed.
+    (site_packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (site_packages / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return python
+
+
+def test_the_wheel_alone_is_what_is_imported(clean_python, tmp_path):
+    file = run(clean_python, "-c", "import choicegp; print(choicegp.__file__)", cwd=tmp_path)
+    assert clean_python.parents[1] in Path(file.strip()).parents
+
+
+def test_the_first_example_runs_with_the_wheel_alone(clean_python, tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    example = re.search(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    assert example
+    (tmp_path / "example.py").write_text(example[1], encoding="utf-8")
+    assert run(clean_python, "-W", "error", "example.py", cwd=tmp_path)

@@ -1,0 +1,69 @@
+"""What a user can import: every name is there, listed and documented."""
+
+import inspect
+from functools import cached_property
+from types import FunctionType
+
+import pytest
+
+import choicegp
+from choicegp import datasets
+
+NAMES = [name for name in choicegp.__all__ if not name.startswith("__")]
+
+
+def summary(thing: object) -> str:
+    """Return the first line of the docstring written for `thing` itself (not inherited, not generated)."""
+    written = vars(thing).get("__doc__") if inspect.isclass(thing) else getattr(thing, "__doc__", None)
+    first = (written or "").strip().splitlines()[:1]
+    generated = inspect.isclass(thing) and first and first[0].startswith(f"{thing.__name__}(")
+    return "" if generated or not first else first[0].strip()
+
+
+def public_methods(owner: type) -> dict[str, object]:
+    """Return the public methods and properties of a class that are written in this package."""
+    kinds = (FunctionType, property, cached_property, classmethod, staticmethod)
+    bases = [base for base in owner.__mro__ if base.__module__.startswith("choicegp")]
+    members = {name: value for base in reversed(bases) for name, value in vars(base).items()}
+    return {k: v for k, v in members.items() if not k.startswith("_") and isinstance(v, kinds)}
+
+
+def test_all_is_sorted_and_each_name_is_listed_once():
+    assert sorted(set(choicegp.__all__)) == sorted(choicegp.__all__)
+
+
+def test_dir_shows_the_public_names_and_nothing_else():
+    assert dir(choicegp) == sorted(choicegp.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'ChoiceGO'"):
+        _ = choicegp.ChoiceGO
+
+
+def test_the_version_is_the_installed_one():
+    from importlib.metadata import version
+
+    assert choicegp.__version__ == version("choicegp")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_is_there_and_documented(name):
+    thing = getattr(choicegp, name)
+    assert summary(thing).endswith("."), f"choicegp.{name} needs a docstring with a one-line summary"
+    if inspect.isclass(thing):
+        bare = [method for method, value in public_methods(thing).items() if not summary(value)]
+        assert bare == [], f"methods of {name} without a docstring"
+
+
+@pytest.mark.parametrize("name", datasets.__all__)
+def test_every_data_set_is_documented(name):
+    thing = getattr(datasets, name)
+    assert inspect.isfunction(thing) or inspect.isclass(thing)
+    assert summary(thing).endswith("."), f"datasets.{name} needs a docstring with a one-line summary"
+
+
+def test_datasets_lists_what_it_defines():
+    public = {name: value for name, value in vars(datasets).items() if not name.startswith("_")}
+    defined = {name for name, value in public.items() if inspect.isfunction(value) or inspect.isclass(value)}
+    assert defined == set(datasets.__all__)
