@@ -1,0 +1,169 @@
+"""First and second derivatives of the log-likelihood of a set, averaged over samples of its utilities.
+
+Natural-gradient steps need E[d log p / du] and, by Price's theorem, -E[d² log p / du²].  Every factor of the
+likelihood is affine in each Φ(z_i(o,v)), so with f = d log p / d z_i(o,v) the second derivatives are known in
+closed form: -d²/dz² = f (z + f), and for a rejected v with two chosen o, o': -d² = f_o f_o' / G_v, where
+G_v = prod_o (1 - e^p(o,v)).  No derivative is ever taken through a factorisation of a covariance.
+
+This is the inner loop of inference, so it works on probabilities, not on their logs: with a positive floor
+nothing below the floor matters, the recursions only add and multiply, and a logarithm costs four times an
+exponential (measured in float64 on a CPU).  `choicegp.model.likelihood` is the same in logs.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.model.likelihood import FLOOR, Pairs, object_pairs, with_lapse
+from choicegp.model.probit import probit_and_density
+
+_TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
+_UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
+
+
+class ExpectedDerivatives(NamedTuple):
+    """Averages over samples, for a batch of m sets.
+
+    Attributes
+    ----------
+    value : Array (m,)
+        E[log p].
+    gradient : Array (d, a, m)
+        E[d log p / du].
+    curvature : Array (d, a, a, m)
+        -E[d² log p / du_i²], one block per utility, before any clipping.
+    lapsed : Array (m,)
+        Posterior probability that the answer was a lapse; 0 without a lapse rate.
+    """
+
+    value: Array
+    gradient: Array
+    curvature: Array
+    lapsed: Array
+
+
+class _Outcomes(NamedTuple):
+    """Probabilities of what happens inside each pair (o, v) with o before v; all (P, m, S)."""
+
+    dominates: Array
+    dominated: Array
+    incomparable: Array
+    not_dominates: Array
+
+
+def expected_derivatives(
+    u: Array, present: Array, chosen: Array, *, floor: float = FLOOR, lapse: float | Array | None = None
+) -> ExpectedDerivatives:
+    """Average value, gradient and negative Hessian of log p(C | A, u) over samples.
+
+    Parameters
+    ----------
+    u : Array (d, a, m, S)
+        S samples of the utilities of the a objects of each of m sets, in units of sigma.
+    present, chosen : bool Array (a, m)
+        The chosen objects of a set come first, then the rejected ones, then padding.
+    floor : float
+        Added to every factor; it must be positive here.
+    lapse : float, optional
+        Probability that an answer is one of the 2^a - 1 subsets at random.
+
+    Returns
+    -------
+    ExpectedDerivatives
+    """
+    d, a, m, n_samples = u.shape
+    if a == 1:
+        none = jnp.zeros((d, 1, 1, m), u.dtype)
+        return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
+    pairs = object_pairs(a)
+    rejected = (present & ~chosen)[..., None]
+    inside = chosen[pairs.first, :, None] & chosen[pairs.second, :, None]
+    beats = chosen[pairs.first, :, None] & rejected[pairs.second]
+    u = jnp.where(present[..., None], u, 0.0)  # whatever stands in the padding, NaN too
+    z = u[:, pairs.first] - u[:, pairs.second]
+    above, below, _, hazard, hazard_below = probit_and_density(z)
+    pair = _outcomes(above, below)
+    g, beaten = _beaten(pair, beats, pairs)
+    conflict, beaten = pair.incomparable + floor, beaten + floor
+    value = jnp.sum(jnp.where(inside, jnp.log(conflict), 0.0), axis=0)
+    value += jnp.sum(jnp.where(rejected, jnp.log(beaten), 0.0), axis=0)
+
+    # f = d log p / dz: a multiple of h(z) = φ/Φ and, for two chosen objects, one of h(-z).
+    share = 1.0 / (jnp.maximum(pair.not_dominates, _TINY) * beaten[pairs.second])
+    up = jnp.where(inside, -1.0 / conflict, jnp.where(beats, g[pairs.second] * share, 0.0)) * pair.dominates
+    down = jnp.where(inside, pair.dominated / conflict, 0.0)
+    # With one utility two chosen objects have probability `floor` whatever u is.
+    f = up * hazard + down * hazard_below if d > 1 else jnp.where(inside, 0.0, up * hazard)
+
+    kept = jnp.ones_like(value)
+    if lapse is not None:
+        # The share of the mixture that the model explains, per sample, scales its derivatives.
+        mixed = with_lapse(value, present[..., None], lapse)
+        kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
+    gradient = _to_objects(jnp.mean(kept * f, axis=-1), pairs)
+    curvature = _laplacian(jnp.mean(kept * f * (z + f), axis=-1), pairs)
+    if a > 2:
+        # sqrt(G_v) f_o / G_v: two chosen objects o, o' that may both have beaten v.
+        root = jnp.sqrt(g * (1 + floor))[pairs.second]
+        coupling = jnp.where(beats, root * pair.dominates * share, 0.0) * hazard
+        curvature += _coupling_curvature(coupling, kept, pairs)
+    if lapse is not None:
+        per_object = _to_objects(f, pairs)
+        curvature -= jnp.einsum("ioms,ipms->iopm", kept * (1 - kept) * per_object, per_object) / n_samples
+    return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
+
+
+def _outcomes(above: Array, below: Array) -> _Outcomes:
+    """Combine Φ(z_i) and Φ(-z_i) over the utilities by the recursion that only adds."""
+    p, q, c = above[0], below[0], below[0]
+    r = jnp.zeros_like(p)
+    for i in range(1, above.shape[0]):
+        r = r + p * below[i] + q * above[i]
+        c = c + p * below[i]
+        p, q = p * above[i], q * below[i]
+    return _Outcomes(p, q, r, c)
+
+
+def _beaten(pair: _Outcomes, beats: Array, pairs: Pairs) -> tuple[Array, Array]:
+    """G_v = prod_o (1 - e^p(o,v)) and 1 - G_v for every object v, over the chosen o before it."""
+    upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
+    beats = beats[pairs.index] & upper
+    dominates = jnp.where(beats, pair.dominates[pairs.index], 0.0)
+    stays = jnp.where(beats, pair.not_dominates[pairs.index], 1.0)
+
+    def step(carry: tuple[Array, Array], row: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        g, beaten = carry
+        return (g * row[1], beaten + g * row[0]), None
+
+    start = (jnp.ones_like(stays[0]), jnp.zeros_like(stays[0]))
+    (g, beaten), _ = jax.lax.scan(step, start, (dominates, stays), unroll=min(len(stays), _UNROLLED))
+    return g, beaten
+
+
+def _to_objects(f: Array, pairs: Pairs) -> Array:
+    """Map derivatives with respect to u(first) - u(second) of each pair to the objects."""
+    a = pairs.index.shape[0]
+    signs = np.sign(np.arange(a)[None, :] - np.arange(a)[:, None])  # +1 where the row is first
+    return jnp.sum(signs.reshape(signs.shape + (1,) * (f.ndim - 2)) * f[:, pairs.index], axis=2)
+
+
+def _laplacian(weight: Array, pairs: Pairs) -> Array:
+    """Sum of weight (e_o - e_v)(e_o - e_v)^T over the pairs."""
+    off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
+    dense = jnp.where(off_diagonal, weight[:, pairs.index], 0.0)
+    return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
+
+
+def _coupling_curvature(coupling: Array, kept: Array, pairs: Pairs) -> Array:
+    """Mean over samples of sum_{o != o'} t_o t_o' (e_o - e_v)(e_o' - e_v)^T over the rejected v."""
+    n = coupling.shape[-1]
+    upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
+    t = jnp.where(upper, coupling[:, pairs.index], 0.0)  # (d, o, v, m, S)
+    together = jnp.einsum("iovms,ipvms->iopm", kept * t, t) / n
+    with_rejected = jnp.mean(kept * t * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
+    off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
+    dense = with_rejected + jnp.swapaxes(with_rejected, 1, 2) - jnp.where(off_diagonal, together, 0.0)
+    return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])

@@ -1,0 +1,44 @@
+"""Weak log-normal priors on the hyperparameters.
+
+Noise-free choices would send the error scale to zero, that is the kernels' variances (in units of the error
+scale) to infinity.  A normal density on the logarithm of every hyperparameter, wide enough to be overruled by
+a few choices, prevents that.  It guides the fit and is no part of the reported ELBO.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from choicegp.model.prior import UtilityPrior
+
+
+class HyperPriors(NamedTuple):
+    """Mean and standard deviation of the logarithm of each kind of hyperparameter.
+
+    Lengthscales and periods refer to standardised features, variances to utilities in units of the error scale.
+
+    Examples
+    --------
+    >>> HyperPriors(lengthscale=(0.0, 1.0)).variance
+    (1.0, 2.0)
+    """
+
+    lengthscale: tuple[float, float] = (0.0, 2.0)
+    variance: tuple[float, float] = (1.0, 2.0)
+    period: tuple[float, float] = (0.0, 2.0)
+    effect_variance: tuple[float, float] = (-1.0, 2.0)
+
+
+def log_density(prior: UtilityPrior, hyperpriors: HyperPriors) -> Array:
+    """Return the log density of the hyperparameters of ``prior``, up to a constant."""
+    total = jnp.zeros(())
+    for path, leaf in jax.tree_util.tree_leaves_with_path(prior):
+        mean, sd = getattr(hyperpriors, _kind(path))
+        total -= 0.5 * jnp.sum(((leaf - mean) / sd) ** 2)
+    return total
+
+
+def _kind(path: tuple[Any, ...]) -> str:
+    return path[-1].name.removeprefix("log_")

@@ -1,0 +1,320 @@
+"""Kernels: how similar the utilities of two objects are, from their features.
+
+A kernel is an immutable equinox module whose parameters are stored as logarithms, so that any real number is
+valid and an optimiser needs no bounds.  A kernel made by a user holds plain numbers
+(``RBF(lengthscale=2.0)``); `for_features` spreads them over the features (ARD) before fitting.
+
+Gram matrices use the GEMM form of the squared distance: at 3000 x 3000 objects in 6 dimensions it took 47 ms
+against 55 ms for a loop over the features, and its gradient 198 ms against 518 ms (float64, one run).
+"""
+
+# ruff: noqa: D102 - the methods of every kernel are documented once, in `Kernel`.
+
+import math
+from abc import abstractmethod
+from typing import Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from choicegp.errors import ChoiceGPError
+
+__all__ = [
+    "RBF",
+    "Additive",
+    "Kernel",
+    "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Periodic",
+    "Product",
+    "Sum",
+    "kernel_named",
+]
+
+
+def _log_of_positive(value: ArrayLike, name: str, per_feature: bool = True) -> Array:
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        array = np.asarray(np.nan)
+    if array.ndim > per_feature or array.size == 0 or not np.all(np.isfinite(array) & (array > 0)):
+        one_each = ", or one per feature" if per_feature else ""
+        raise ChoiceGPError(f"{name} must be a positive number{one_each}; got {value!r}")
+    return np.log(array)
+
+
+def _spread(log_value: Array, n_features: int, name: str) -> Array:
+    """Repeat one value for every feature (ARD); a vector must have the right length already."""
+    if np.ndim(log_value) == 0:
+        return np.full(n_features, float(log_value))  # type: ignore[return-value]
+    if log_value.shape[-1] != n_features:
+        raise ChoiceGPError(
+            f"the kernel has {log_value.shape[-1]} values of {name}, the data have {n_features} features"
+        )
+    return log_value
+
+
+def _centred(X1: Array, X2: Array) -> tuple[Array, Array]:
+    """Move the origin among the objects: differences stay, and far from zero they would lose digits."""
+    centre = jnp.mean(X1, axis=0)
+    return X1 - centre, X2 - centre
+
+
+def _squared_distance(X1: Array, X2: Array) -> Array:
+    squares = jnp.sum(X1 * X1, axis=1)[:, None] + jnp.sum(X2 * X2, axis=1)[None, :]
+    r2 = squares - 2.0 * X1 @ X2.T
+    # Rounding alone keeps this much between an object and itself, and a square root (Matern) magnifies it.
+    rounding = (1.0 + math.sqrt(X1.shape[1])) * float(jnp.finfo(squares.dtype).eps) * squares
+    return jnp.where(r2 > rounding, r2, 0.0)
+
+
+class Kernel(eqx.Module):
+    """A covariance function of objects' features."""
+
+    @abstractmethod
+    def gram(self, X1: Array, X2: Array) -> Array:
+        """Return the covariances (n1, n2) between the objects of X1 (n1, c) and X2 (n2, c)."""
+
+    @abstractmethod
+    def diagonal(self, X: Array) -> Array:
+        """Return the variances (n,) at the objects of X (n, c)."""
+
+    @abstractmethod
+    def for_features(self, n_features: int) -> "Kernel":
+        """Return the same kernel with one lengthscale (or variance, or period) per feature."""
+
+    def __add__(self, other: "Kernel") -> "Sum":
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: "Kernel") -> "Product":
+        return Product(self, other) if isinstance(other, Kernel) else NotImplemented
+
+
+class _Stationary(Kernel):
+    """A function of the distance between scaled features."""
+
+    log_lengthscale: Array
+    log_variance: Array
+
+    def __init__(self, lengthscale: ArrayLike = 1.0, variance: float = 1.0) -> None:
+        self.log_lengthscale = _log_of_positive(lengthscale, "lengthscale")
+        self.log_variance = _log_of_positive(variance, "variance", per_feature=False)
+
+    @abstractmethod
+    def of_squared_distance(self, r2: Array) -> Array:
+        """Return the correlation at squared scaled distance ``r2``."""
+
+    def gram(self, X1: Array, X2: Array) -> Array:
+        scale = jnp.exp(-self.log_lengthscale)
+        X1, X2 = _centred(X1, X2)
+        r2 = _squared_distance(X1 * scale, X2 * scale)
+        return jnp.exp(self.log_variance) * self.of_squared_distance(r2)
+
+    def diagonal(self, X: Array) -> Array:
+        return jnp.exp(self.log_variance) * jnp.ones(X.shape[0], X.dtype)
+
+    def for_features(self, n_features: int) -> Self:
+        spread = _spread(self.log_lengthscale, n_features, "lengthscale")
+        return eqx.tree_at(lambda kernel: kernel.log_lengthscale, self, spread)
+
+
+def _distance(r2: Array) -> Array:
+    """Square root with a gradient of zero, not infinity, at zero."""
+    zero = r2 <= 0.0
+    return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, r2)))
+
+
+class RBF(_Stationary):
+    """v exp(-r²/2), the paper's kernel; r is the distance of features divided by their lengthscales.
+
+    Parameters
+    ----------
+    lengthscale : float or sequence of float
+        One for all features or one each (ARD: each is learned).
+    variance : float
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> float(RBF(lengthscale=2.0).gram(jnp.zeros((1, 1)), jnp.full((1, 1), 2.0))[0, 0]).__round__(4)
+    0.6065
+    """
+
+    def of_squared_distance(self, r2: Array) -> Array:
+        return jnp.exp(-0.5 * r2)
+
+
+class Matern12(_Stationary):
+    """v exp(-r): continuous, rough."""
+
+    def of_squared_distance(self, r2: Array) -> Array:
+        return jnp.exp(-_distance(r2))
+
+
+class Matern32(_Stationary):
+    """v (1 + √3 r) exp(-√3 r): once differentiable."""
+
+    def of_squared_distance(self, r2: Array) -> Array:
+        r = math.sqrt(3.0) * _distance(r2)
+        return (1.0 + r) * jnp.exp(-r)
+
+
+class Matern52(_Stationary):
+    """v (1 + √5 r + 5 r²/3) exp(-√5 r): twice differentiable."""
+
+    def of_squared_distance(self, r2: Array) -> Array:
+        r = math.sqrt(5.0) * _distance(r2)
+        return (1.0 + r + r * r / 3.0) * jnp.exp(-r)
+
+
+class Linear(Kernel):
+    """sum_j v_j x_j x'_j; a constant would cancel in every comparison, so there is none."""
+
+    log_variance: Array
+
+    def __init__(self, variance: ArrayLike = 1.0) -> None:
+        self.log_variance = _log_of_positive(variance, "variance")
+
+    def gram(self, X1: Array, X2: Array) -> Array:
+        return (X1 * jnp.exp(self.log_variance)) @ X2.T
+
+    def diagonal(self, X: Array) -> Array:
+        return jnp.sum(X * X * jnp.exp(self.log_variance), axis=1)
+
+    def for_features(self, n_features: int) -> "Linear":
+        spread = _spread(self.log_variance, n_features, "variance")
+        return eqx.tree_at(lambda kernel: kernel.log_variance, self, spread)
+
+
+class Periodic(Kernel):
+    """v exp(-2 sum_j sin²(π (x_j - x'_j) / period_j) / lengthscale_j²)."""
+
+    log_lengthscale: Array
+    log_period: Array
+    log_variance: Array
+
+    def __init__(self, lengthscale: ArrayLike = 1.0, period: ArrayLike = 1.0, variance: float = 1.0) -> None:
+        self.log_lengthscale = _log_of_positive(lengthscale, "lengthscale")
+        self.log_period = _log_of_positive(period, "period")
+        self.log_variance = _log_of_positive(variance, "variance", per_feature=False)
+
+    def gram(self, X1: Array, X2: Array) -> Array:
+        # sin² of a difference is a squared distance on the circle: 4 sin²((s - t) / 2) = |e^is - e^it|².
+        rate = 2.0 * np.pi * jnp.exp(-self.log_period)
+        scale = jnp.exp(-self.log_lengthscale)
+
+        def on_circles(X: Array) -> Array:
+            return jnp.concatenate([jnp.cos(X * rate) * scale, jnp.sin(X * rate) * scale], axis=1)
+
+        X1, X2 = _centred(X1, X2)
+        return jnp.exp(self.log_variance - 0.5 * _squared_distance(on_circles(X1), on_circles(X2)))
+
+    def diagonal(self, X: Array) -> Array:
+        return jnp.exp(self.log_variance) * jnp.ones(X.shape[0], X.dtype)
+
+    def for_features(self, n_features: int) -> "Periodic":
+        spread = (
+            _spread(self.log_lengthscale, n_features, "lengthscale"),
+            _spread(self.log_period, n_features, "period"),
+        )
+        return eqx.tree_at(lambda kernel: (kernel.log_lengthscale, kernel.log_period), self, spread)
+
+
+class Additive(Kernel):
+    """A sum of one-dimensional RBF kernels, one per feature, each with its own lengthscale and variance.
+
+    It finds fast waves in single features that a full kernel takes for noise.
+    """
+
+    log_lengthscale: Array
+    log_variance: Array
+
+    def __init__(self, lengthscale: ArrayLike = 1.0, variance: ArrayLike = 1.0) -> None:
+        self.log_lengthscale = _log_of_positive(lengthscale, "lengthscale")
+        self.log_variance = _log_of_positive(variance, "variance")
+
+    def gram(self, X1: Array, X2: Array) -> Array:
+        each = self.for_features(X1.shape[1])
+        scale = jnp.exp(-each.log_lengthscale)
+        X1, X2 = _centred(X1, X2)
+        X1, X2 = X1 * scale, X2 * scale
+        total = jnp.zeros((X1.shape[0], X2.shape[0]), X1.dtype)
+        for j in range(X1.shape[1]):
+            difference = X1[:, j, None] - X2[None, :, j]
+            total += jnp.exp(each.log_variance[j] - 0.5 * difference * difference)
+        return total
+
+    def diagonal(self, X: Array) -> Array:
+        return jnp.sum(jnp.exp(self.log_variance)) * jnp.ones(X.shape[0], X.dtype)
+
+    def for_features(self, n_features: int) -> "Additive":
+        # One value means the variance of the whole sum, shared out evenly.
+        share = self.log_variance - (np.log(n_features) if np.ndim(self.log_variance) == 0 else 0.0)
+        spread = (
+            _spread(self.log_lengthscale, n_features, "lengthscale"),
+            _spread(share, n_features, "variance"),
+        )
+        return eqx.tree_at(lambda kernel: (kernel.log_lengthscale, kernel.log_variance), self, spread)
+
+
+class Sum(Kernel):
+    """The sum of two kernels; written ``first + second``."""
+
+    first: Kernel
+    second: Kernel
+
+    def gram(self, X1: Array, X2: Array) -> Array:
+        return self.first.gram(X1, X2) + self.second.gram(X1, X2)
+
+    def diagonal(self, X: Array) -> Array:
+        return self.first.diagonal(X) + self.second.diagonal(X)
+
+    def for_features(self, n_features: int) -> "Sum":
+        return Sum(self.first.for_features(n_features), self.second.for_features(n_features))
+
+
+class Product(Kernel):
+    """The product of two kernels; written ``first * second``."""
+
+    first: Kernel
+    second: Kernel
+
+    def gram(self, X1: Array, X2: Array) -> Array:
+        return self.first.gram(X1, X2) * self.second.gram(X1, X2)
+
+    def diagonal(self, X: Array) -> Array:
+        return self.first.diagonal(X) * self.second.diagonal(X)
+
+    def for_features(self, n_features: int) -> "Product":
+        return Product(self.first.for_features(n_features), self.second.for_features(n_features))
+
+
+_NAMED = {
+    "rbf": RBF,
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "linear": Linear,
+    "periodic": Periodic,
+    "additive": Additive,
+}
+
+
+def kernel_named(kernel: "str | Kernel") -> Kernel:
+    """Return the kernel of that name with its default parameters, or the kernel itself.
+
+    Examples
+    --------
+    >>> kernel_named("matern52").__class__.__name__
+    'Matern52'
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str) or kernel not in _NAMED:
+        raise ChoiceGPError(f"unknown kernel {kernel!r}: use one of {', '.join(_NAMED)} or a choicegp Kernel")
+    return _NAMED[kernel]()

@@ -1,0 +1,252 @@
+"""The probability of a choice, eq:likelihoodexpanse0 of Benavoli, Azzimonti and Piga (UAI 2023).
+
+The maths is written for ONE set: utilities ``u`` of shape (d, a, ...), masks ``present`` and ``chosen`` of
+shape (a, ...).  Trailing axes are a batch (sets, posterior samples) that is carried along: an elementwise
+loop over a long contiguous batch ran three times faster on a CPU than the same loop with the tiny axes d and
+a innermost, which is what ``vmap`` would give.
+
+With z_i(o,v) = (u_i(o) - u_i(v)) / sigma, "o dominates v" has probability e^p = prod_i Φ(z_i(o,v)):
+
+- each unordered pair {o, v} inside the chosen set contributes log(1 - e^p - e^q), q = p with o, v swapped;
+- each rejected v contributes log(1 - prod_{o chosen} (1 - e^p(o,v))).
+
+Both differences cancel catastrophically; a recursion over the utilities that only adds does not.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.model.probit import log_probit
+
+FLOOR = 1e-10
+"""Added to every factor, as in the paper's own code: with one utility, two chosen objects are impossible."""
+
+MAX_ENUMERATED = 10
+"""Sets of at most this many objects have all their subsets enumerated."""
+
+
+class PairLogs(NamedTuple):
+    """What can happen between the objects o and v of a pair, in logs.
+
+    Attributes
+    ----------
+    dominates : Array
+        log P(o dominates v) = p.
+    dominated : Array
+        log P(v dominates o) = q.
+    incomparable : Array
+        log(1 - e^p - e^q); -inf with one utility.
+    not_dominates : Array
+        log(1 - e^p).
+    """
+
+    dominates: Array
+    dominated: Array
+    incomparable: Array
+    not_dominates: Array
+
+
+def combine_utilities(above: Array, below: Array) -> PairLogs:
+    """Combine log Φ(z_i) (``above``) and log Φ(-z_i) (``below``) over the leading axis, without subtraction.
+
+    The recursion keeps e^p + e^q + e^r = 1 and e^p + e^c = 1 exactly true in exact arithmetic:
+    r <- lae(r, p + B_i, q + A_i), c <- lae(c, p + B_i), then p += A_i, q += B_i.
+    """
+    p, q, c = above[0], below[0], below[0]
+    r = jnp.full_like(p, -jnp.inf)
+    for i in range(1, above.shape[0]):
+        conflict = jnp.logaddexp(p + below[i], q + above[i])
+        r = conflict if i == 1 else jnp.logaddexp(r, conflict)
+        c = jnp.logaddexp(c, p + below[i])
+        p, q = p + above[i], q + below[i]
+    # Where e^p is small, c is close to 0 and the sum above has only absolute accuracy: take it from p.
+    small = p < -0.7
+    c = jnp.where(small, jnp.log1p(-jnp.exp(jnp.where(small, p, -1.0))), c)
+    return PairLogs(p, q, r, c)
+
+
+def pair_logs(z: Array) -> PairLogs:
+    """Return what can happen between two objects, from scaled utility differences z of shape (d, ...)."""
+    return combine_utilities(log_probit(z), log_probit(-z))
+
+
+class Pairs(NamedTuple):
+    """The unordered pairs of the objects of a set, as static index arrays.
+
+    Attributes
+    ----------
+    first, second : ndarray (P,)
+        Row numbers of the two objects of each pair.
+    index : ndarray (a, a)
+        Number of the pair {o, v}; the diagonal holds 0 and has to be masked.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nothing needs
+
+
+def object_pairs(n_objects: int) -> Pairs:
+    """List the unordered pairs of ``n_objects`` objects."""
+    first, second = np.triu_indices(n_objects, 1)
+    index = np.zeros((n_objects, n_objects), dtype=int)
+    index[first, second] = index[second, first] = np.arange(len(first))
+    return Pairs(first, second, index)
+
+
+def _floored(log_value: Array, floor: float) -> Array:
+    return jnp.logaddexp(log_value, jnp.log(floor)) if floor > 0 else log_value
+
+
+def _sum_where(condition: Array, values: Array) -> Array:
+    return jnp.sum(jnp.where(condition, values, 0.0), axis=0)
+
+
+def _trailing(mask: Array, like: Array) -> Array:
+    """Append axes to ``mask`` until it broadcasts against the batch of ``like``."""
+    return jnp.reshape(mask, mask.shape + (1,) * (like.ndim - mask.ndim))
+
+
+def log_one_minus_product(dominates: Array, not_dominates: Array) -> Array:
+    """log(1 - prod_o (1 - e^p_o)) over the leading axis, from p_o and log(1 - e^p_o).
+
+    log(-expm1(sum c)) is exact wherever e^p is not negligible; below e^-30 the sum of the e^p is, and stays
+    finite (with finite gradients) where e^p underflows.
+    """
+    faint = jnp.max(dominates, axis=0) < -30.0
+    total = jnp.where(faint, -1.0, jnp.sum(not_dominates, axis=0))
+    clear = jnp.log(-jnp.expm1(total))
+    top = jnp.max(dominates, axis=0, keepdims=True)
+    safe = jnp.where(faint, dominates - top, 0.0)
+    return jnp.where(faint, top[0] + jnp.log(jnp.sum(jnp.exp(safe), axis=0)), clear)
+
+
+def log_likelihood(
+    u: Array,
+    present: Array,
+    chosen: Array,
+    *,
+    sigma: float | Array = 1.0,
+    floor: float = FLOOR,
+    lapse: float | Array | None = None,
+) -> Array:
+    """Return log p(C | A, u) for one set, or for a batch of them along trailing axes.
+
+    Parameters
+    ----------
+    u : Array (d, a, ...)
+        Utilities of the set's objects.
+    present, chosen : bool Array (a, ...)
+        Which rows are objects (the rest is padding) and which of them were chosen.
+    sigma : float
+        Scale of the probit errors.
+    floor : float
+        Added to every factor; 0 for the bare formula.
+    lapse : float, optional
+        Probability that the answer is one of the 2^a - 1 non-empty subsets at random.
+
+    Returns
+    -------
+    Array (...)
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> u = jnp.array([[1.0, 0.0]])  # one utility: the first object is better by one sigma
+    >>> both = jnp.array([True, True])
+    >>> float(log_likelihood(u, both, jnp.array([True, False]))).__round__(3)  # log Φ(1)
+    -0.173
+    """
+    pairs = object_pairs(u.shape[1])
+    chosen = _trailing(chosen & present, u[0])
+    present = _trailing(present, u[0])
+    rejected = present & ~chosen
+    # Whatever stands in the padding, NaN too, must not reach a gradient.
+    u = jnp.where(present, u, 0.0)
+    z = (u[:, pairs.first] - u[:, pairs.second]) / sigma
+    # A pair is a factor when at least one of its objects is chosen; the chosen one comes first.
+    z = jnp.where(chosen[pairs.first], z, -z)
+    logs = pair_logs(z)
+    if u.shape[1] == 1:
+        return jnp.zeros(u.shape[2:], u.dtype)
+    inside = chosen[pairs.first] & chosen[pairs.second]
+    incomparable = _floored(jnp.where(inside, logs.incomparable, 0.0), floor)
+    beats = chosen[:, None] & rejected[None]  # (o, v, ...): o is chosen, v is rejected
+    # A column v that is not rejected is masked below; zeros there keep its gradient finite.
+    idle = ~rejected[None]
+    dominates = jnp.where(beats, logs.dominates[pairs.index], jnp.where(idle, 0.0, -jnp.inf))
+    not_dominates = jnp.where(beats, logs.not_dominates[pairs.index], jnp.where(idle, -1.0, 0.0))
+    beaten = _floored(log_one_minus_product(dominates, not_dominates), floor)
+    value = _sum_where(inside, incomparable) + _sum_where(rejected, beaten)
+    return value if lapse is None else with_lapse(value, present, lapse)
+
+
+def with_lapse(log_p: Array, present: Array, lapse: float | Array) -> Array:
+    """log((1 - lapse) p + lapse / (2^a - 1)): now and then an answer says nothing about the utilities.
+
+    A learned constant added to every factor would grow without bound; a mixture per set cannot.
+    """
+    # A set of padding alone has no subsets; it counts as a set of one object, whose answer is certain.
+    a = jnp.maximum(jnp.sum(present, axis=0), 1).astype(log_p.dtype)
+    log_subsets = a * math.log(2.0) + jnp.log1p(-jnp.exp2(-a))
+    return jnp.logaddexp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_subsets)
+
+
+def subset_probabilities(u: Array, *, sigma: float | Array = 1.0, floor: float = FLOOR) -> Array:
+    """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
+
+    The likelihood does not sum to one over the subsets when a > 2; dividing by the sum of this table makes
+    probabilities of it.  Built by doubling, one object at a time, in about 2 a 2^a multiplications.
+
+    Parameters
+    ----------
+    u : Array (d, a, ...)
+        Utilities; a is at most `MAX_ENUMERATED`.
+
+    Returns
+    -------
+    Array (2^a, ...)
+        Bit i of the row number tells whether object i is chosen.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> table = subset_probabilities(jnp.array([[0.0, 1.0], [1.0, 0.0]]))  # each is better in one utility
+    >>> [round(float(p), 2) for p in table]
+    [0.0, 0.13, 0.13, 0.73]
+    """
+    a = u.shape[1]
+    if a > MAX_ENUMERATED:
+        raise ValueError(f"{a} objects have 2^{a} subsets; at most {MAX_ENUMERATED} objects are enumerated")
+    logs = pair_logs((u[:, :, None] - u[:, None, :]) / sigma)
+    dominates, stays = jnp.exp(logs.dominates), jnp.exp(logs.not_dominates)  # (o, v, ...)
+    conflict = jnp.exp(logs.incomparable) + floor
+    ones = jnp.ones((1, *u.shape[2:]), u.dtype)
+
+    def products(factors: Array) -> Array:
+        """Products of `factors` (k, ...) over every subset of its k rows."""
+        table = ones
+        for factor in factors:
+            table = jnp.concatenate([table, table * factor])
+        return table
+
+    def one_minus_products(chances: Array, complements: Array) -> Array:
+        """1 - `products(complements)`, where `chances` is 1 - `complements`, by additions alone."""
+        table, product = jnp.zeros_like(ones), ones
+        for chance, complement in zip(chances, complements, strict=True):
+            table = jnp.concatenate([table, table + product * chance])
+            product = jnp.concatenate([product, product * complement])
+        return table
+
+    table = ones
+    for k in range(a):
+        table = jnp.concatenate([table, table * products(conflict[:k, k])])
+    member = (np.arange(2**a)[:, None] >> np.arange(a)) & 1 == 1
+    for v in range(a):
+        beaten = one_minus_products(dominates[:, v], stays[:, v]) + floor
+        table = table * jnp.where(_trailing(jnp.asarray(member[:, v]), table), 1.0, beaten)
+    return table.at[0].set(0.0)
