@@ -176,12 +176,40 @@ def test_what_is_no_path(path):
 
 
 def test_no_permission(tmp_path, monkeypatch):
-    def refuse(self):
+    def refuse(self, mode):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    path = saved(tmp_path, "a\n1\n")
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ChoiceGPError, match="no permission to read"):
-        read_table(saved(tmp_path, "a\n1\n"))
+        read_table(path)
+
+
+def test_devices_are_not_read(tmp_path):
+    (tmp_path / "endless.csv").symlink_to("/dev/zero")
+    with pytest.raises(ChoiceGPError, match=r"endless\.csv is a device"):
+        read_table(tmp_path / "endless.csv")
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r", "\r\n"])
+def test_lines_must_end(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(tables, "_LONGEST_LINE", 10)
+    lines = ["a,b", "1,2", "12345,78", "3,4"] * 5
+    lines[1::4] = [f"{k},2" for k in range(5)]
+    short = saved(tmp_path, ending.join(["a,b", *(line for line in lines if line != "a,b")]))
+    assert len(read_table(short)) == 15
+    long = saved(tmp_path, ending.join(["a,b", "1,2", "1,2345678901234567890123456789", "3,4"]))
+    with pytest.raises(ChoiceGPError, match=r"is not a table: row \d is longer than 10 bytes"):
+        read_table(long)
+
+
+def test_cells_have_a_limit(tmp_path):
+    word = "é" * (2**16 + 1)
+    with pytest.raises(ChoiceGPError, match="row 3: a cell is longer than 131072 bytes"):
+        read_table(saved(tmp_path, f"a,b\n1,x\n2,{word}\n3,y\n"))
+    with pytest.raises(ChoiceGPError, match="row 3: a quotation mark is never closed, or a cell is longer"):
+        read_table(saved(tmp_path, f'a,b\n1,x\n2,"{2 * word}"\n3,y\n'))
+    assert read_table(saved(tmp_path, f"a,b\n1,x\n2,{word[:-1]}\n"))["b"].str.len().tolist() == [1, 2**16]
 
 
 def test_writing_fails_without_a_trace(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@
 """
 
 import datetime
+import math
 import numbers
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
@@ -104,13 +105,23 @@ def _check_words(name: str, column: pd.Series, distinct: NDArray[Any], places: P
         raise ChoiceDataError(
             [places.defect("not-a-number", f"{problem}{plain(column.iloc[i])!r}", int(i)) for i in positions]
         )
-    example = places.defect(
-        "not-a-number",
-        f"feature {name!r} holds numbers stored as text such as {distinct[0]!r}; store them as numbers "
-        "(with a decimal point), or make the column a pandas Categorical if they are names",
-        int(np.flatnonzero(~is_missing(column))[0]),
+    # One that Python cannot read (such as 5,5) tells the reason why none were read.
+    unread = [value for value in distinct if not _is_float(value)]
+    example = plain(unread[0] if unread else distinct[0])
+    problem = (
+        f"feature {name!r} holds numbers stored as text such as {example!r}; store them as numbers "
+        "(with a decimal point), or make the column a pandas Categorical if they are names"
     )
-    raise ChoiceDataError([example])
+    position = int(np.flatnonzero(column.isin([example]).to_numpy(dtype=bool))[0])
+    raise ChoiceDataError([places.defect("not-a-number", problem, position)])
+
+
+def _is_float(value: Any) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _reads_as_number(value: Any) -> bool:
@@ -120,18 +131,15 @@ def _reads_as_number(value: Any) -> bool:
     if not any(letter.isdigit() for letter in text):
         return False
     # Decimal commas and thousands separators: numbers to their writer, words to Python.
-    for candidate in (
-        text,
-        text.replace(",", "."),
-        text.replace(",", ""),
-        text.replace(".", "").replace(",", "."),
-    ):
-        try:
-            float(candidate)
-        except ValueError:
-            continue
-        return True
-    return False
+    return any(
+        _is_float(candidate)
+        for candidate in (
+            text,
+            text.replace(",", "."),
+            text.replace(",", ""),
+            text.replace(".", "").replace(",", "."),
+        )
+    )
 
 
 def _few_enough(name: str, categories: Iterable[Any]) -> tuple[Any, ...]:
@@ -157,7 +165,7 @@ def encode_numeric(column: FeatureColumn, given: pd.Series, places: Places) -> E
         codes, distinct = factorized(objects)
         real = [isinstance(value, numbers.Real) for value in distinct]
         known = np.array(
-            [float(v) if ok else np.nan for v, ok in zip(distinct, real, strict=True)] + [np.nan]
+            [_as_float(v) if ok else np.nan for v, ok in zip(distinct, real, strict=True)] + [np.nan]
         )
         values = known[codes]
         wrong = np.append(~np.array(real, dtype=bool), False)[codes] & ~is_missing(given)
@@ -169,6 +177,13 @@ def encode_numeric(column: FeatureColumn, given: pd.Series, places: Places) -> E
         else:
             defects.append((int(i), not_finite(column.name, values[i], int(i), places)))
     return values[:, None], defects
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf if value > 0 else -math.inf
 
 
 def encode_categorical(column: FeatureColumn, given: pd.Series, places: Places) -> Encoded:

@@ -62,7 +62,8 @@ class Description:
         if self.smallest_set != self.largest_set:
             sizes = f"{self.smallest_set} to {self.largest_set} objects (median {self.median_set:g})"
         by = "" if self.n_respondents is None else f", by {_counted(self.n_respondents, 'respondent')}"
-        names = ", ".join(self.feature_names[:8]) + (", ..." if self.n_features > 8 else "")
+        names = ", ".join(self.feature_names[:8])
+        names += f" and {self.n_features - 8:,} more" if self.n_features > 8 else ""
         lines = [
             f"{_counted(self.n_sets, 'set')} of {sizes}{by}.",
             f"{_counted(self.n_objects, 'object')} with {_counted(self.n_features, 'feature')}: {names}.",

@@ -324,4 +324,4 @@ def _named_columns(frame: pd.DataFrame) -> dict[str, pd.Series]:
         raise ChoiceGPError(f"features must be a DataFrame, not {kind_of(frame)}")
     names = [str(name) for name in frame.columns]
     check_distinct(names, "columns")
-    return {name: frame.iloc[:, j] for j, name in enumerate(names)}
+    return {name: column for name, (_, column) in zip(names, frame.items(), strict=True)}

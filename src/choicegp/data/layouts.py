@@ -35,7 +35,7 @@ def long_columns(frame: Any, roles: Roles, features: Sequence[str] | None) -> Lo
     named = {role: name for role, name in roles._asdict().items() if name is not None}
     for role, name in named.items():
         if name not in table.columns:
-            hint = "; pass chosen=None if there are no choices" if role == "chosen" else ""
+            hint = "; pass chosen=None (--no-choices) if there are no choices" if role == "chosen" else ""
             raise ChoiceGPError(
                 f"{source}: there is no column {name!r} ({role}); "
                 f"the columns are {listed(table.columns)}{hint}"

@@ -90,6 +90,8 @@ def split_positions(
     n_units = int(unit.max()) + 1
     n_test = _n_test(test_size, n_units, f"{by}s")
     try:
+        if random_state is None:
+            raise TypeError("nothing that could be repeated")
         generator = np.random.default_rng(random_state)
     except (TypeError, ValueError) as error:
         raise ChoiceGPError(f"random_state must be a whole number from 0, not {random_state!r}") from error

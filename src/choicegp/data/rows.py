@@ -182,5 +182,10 @@ def _weights(
 ) -> NDArray[np.float64] | None:
     if columns.weight is None:
         return None
-    first = _one_per_set(columns.weight, "weight", of_set, first_of_set, report)
-    return pd.to_numeric(pd.Series(first), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    first = pd.Series(_one_per_set(columns.weight, "weight", of_set, first_of_set, report))
+    weights = pd.to_numeric(first, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    words = np.flatnonzero(np.isnan(weights) & ~is_missing(first))
+    problems = [f"the weight must be a number, not {plain(first.iloc[k])!r}" for k in words]
+    report("bad-weight", problems, first_of_set[words])
+    weights[words] = 1.0  # said once is enough
+    return weights

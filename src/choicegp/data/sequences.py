@@ -131,7 +131,7 @@ def weight_array(values: Any, n: int) -> NDArray[np.float64]:
 def flatten(sets: Any, name: str) -> FlatSets:
     """Lay sets end to end, whatever sequences they come in."""
     if hasattr(sets, "__array__") and not isinstance(sets, pd.Series):
-        sets = np.asarray(sets)
+        sets = np.asarray(_unmasked(sets))
         if sets.ndim == 2:
             # A list lets pandas see what objects there are: whole numbers, words or both.
             labels = sets.ravel().tolist() if sets.dtype == object else sets.ravel()
@@ -151,7 +151,17 @@ def flatten(sets: Any, name: str) -> FlatSets:
     return _flat(_as_index(list(chain.from_iterable(filled)), name), sizes)
 
 
+def _unmasked(array: Any) -> Any:
+    """Put None in the place of masked entries, which NumPy would take for what is behind the mask."""
+    if not np.ma.is_masked(array):
+        return array
+    values = np.ma.getdata(array).astype(object)
+    values[np.ma.getmaskarray(array)] = None
+    return values
+
+
 def _one_set(part: Any, name: str, k: int) -> Any:
+    part = _unmasked(part)
     if not isinstance(part, _SET_TYPES) and hasattr(part, "__array__"):
         part = np.asarray(part)
     if not isinstance(part, _SET_TYPES) or (isinstance(part, set | frozenset) and name == "shown"):
@@ -212,11 +222,15 @@ def _object_rows(
 
 
 def _refuse_labels(sets: FlatSets, name: str) -> None:
-    for k, label in zip(sets.of_set, sets.labels.tolist(), strict=True):
+    labels = sets.labels.tolist()
+    # A missing one comes first: it is what makes the numbers around it floats.
+    suspects = [*np.flatnonzero(sets.labels.isna()), *range(len(labels))]
+    for i in suspects:
+        label = labels[i]
         if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer):
             raise ChoiceGPError(
-                f"{name}[{k}] holds {plain(label)!r} ({kind_of(label)}); row numbers of X are wanted "
-                "(use by='id' for ids)"
+                f"{name}[{sets.of_set[i]}] holds {plain(label)!r} ({kind_of(label)}); row numbers of X are "
+                "wanted (use by='id' for ids)"
             )
     raise ChoiceGPError(f"{name} must hold row numbers of X, not numbers of type {sets.labels.dtype}")
 

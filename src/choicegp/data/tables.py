@@ -26,6 +26,9 @@ _SUFFIXES = (*_SEPARATORS, ".parquet")
 _MISSING_WORDS = frozenset(
     ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT", "-nan", "-NaN"]
 )
+# In bytes. What is longer is no table, and a file without an end must not fill the memory.
+_LONGEST_LINE = 2**24
+_LONGEST_CELL = 2**17  # the limit of Python's own csv module
 # Floats must come back as they were written; from 3.1 on pandas does so by itself and deprecates the option.
 _PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
 _EXACT: dict[str, Any] = {} if _PANDAS >= (3, 1) else {"float_precision": "round_trip"}
@@ -69,16 +72,11 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows:
     """Read a table and the file rows of its rows; columns ``ids`` keep ids such as 007 as they are."""
     file, suffix = _checked_path(path)
-    content = _file_bytes(file)
+    content = _file_bytes(file, suffix)
     if not content:
         raise ChoiceGPError(f"{file} is empty")
     if suffix == ".parquet":
         return _read_parquet(file, content)
-    if suffix.endswith(".gz"):
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ChoiceGPError(f"{file} is not a readable gzip file: {error}") from error
     return _read_text(file, _decoded(file, content), _SEPARATORS[suffix], ids)
 
 
@@ -141,17 +139,39 @@ def _checked_path(path: str | os.PathLike[str]) -> tuple[Path, str]:
     raise ChoiceGPError(f"{file}: the format is told by the suffix, one of {', '.join(_SUFFIXES)}")
 
 
-def _file_bytes(file: Path) -> bytes:
+def _file_bytes(file: Path, suffix: str) -> bytes:
+    """Return what a file holds, decompressed."""
     if file.is_dir():
         raise ChoiceGPError(f"{file} is a folder; name a file in it")
+    if file.is_char_device() or file.is_block_device():
+        raise ChoiceGPError(f"{file} is a device; name a file")
     try:
-        return file.read_bytes()
+        with file.open("rb") as handle:
+            if suffix == ".parquet":
+                return handle.read()
+            return _read_lines(file, gzip.GzipFile(fileobj=handle) if suffix.endswith(".gz") else handle)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ChoiceGPError(f"{file} is not a readable gzip file: {error}") from error
     except FileNotFoundError as error:
         raise ChoiceGPError(f"there is no file {file}") from error
     except PermissionError as error:
         raise ChoiceGPError(f"no permission to read {file}") from error
     except OSError as error:
         raise ChoiceGPError(f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _read_lines(file: Path, handle: io.BufferedIOBase) -> bytes:
+    """Read all lines, as long as they end."""
+    parts: list[bytes] = []
+    unended = 0
+    while part := handle.read(_LONGEST_LINE):
+        parts.append(part)
+        end = max(part.rfind(b"\n"), part.rfind(b"\r"))
+        unended = len(part) - end - 1 if end >= 0 else unended + len(part)
+        if unended > _LONGEST_LINE:
+            row = sum(part.count(b"\n") for part in parts) + 1
+            raise ChoiceGPError(f"{file} is not a table: row {row} is longer than {_LONGEST_LINE} bytes")
+    return b"".join(parts)
 
 
 def _decoded(file: Path, content: bytes) -> str:
@@ -206,7 +226,10 @@ def _read_text(file: Path, text: str, separator: str, ids: Sequence[str]) -> Fil
     if len(frame) == 0:
         raise ChoiceGPError(f"{file} has a header but no rows")
     for name in names:
-        frame[name] = _tidy_id(frame[name]) if name in ids else _tidy(frame[name])
+        column = frame[name]
+        tidy = _tidy_id(column) if name in ids else _tidy(column)
+        if tidy is not column:  # setting thousands of columns takes long
+            frame[name] = tidy
     return FileRows(frame, rows)
 
 
@@ -228,8 +251,10 @@ def _checked_records(file: Path, text: str, separator: str) -> list[str]:
                 raise _ragged(file, row, len(record), len(names))
     except csv.Error as error:
         problem = str(error)
-        if "unexpected end" in problem or "field larger" in problem:
+        if "unexpected end" in problem:
             problem = "a quotation mark is opened and never closed"
+        elif "field larger" in problem:
+            problem = f"a quotation mark is never closed, or a cell is longer than {_LONGEST_CELL} letters"
         raise ChoiceGPError(f"{file}, row {row + 1}: {problem}") from error
     return names
 
@@ -241,6 +266,8 @@ def _checked_lines(file: Path, text: str, separator: str) -> list[str]:
     _check_names(file, names)
     letters = np.frombuffer(lines.encode(), dtype=np.uint8)
     ends = np.flatnonzero(letters == ord("\n"))
+    if len(letters) > _LONGEST_CELL:
+        _check_cells(file, letters, separator, ends)
     marks = np.flatnonzero(letters == ord(separator))
     n_cells = np.diff(np.searchsorted(marks, ends), prepend=0) + 1
     for i in np.flatnonzero(n_cells != len(names)):
@@ -248,6 +275,15 @@ def _checked_lines(file: Path, text: str, separator: str) -> list[str]:
         if n_cells[i] > len(names) or line.replace(separator, "").strip():
             raise _ragged(file, int(i) + 1, int(n_cells[i]), len(names))
     return names
+
+
+def _check_cells(file: Path, letters: NDArray[np.uint8], separator: str, ends: NDArray[np.intp]) -> None:
+    borders = np.flatnonzero((letters == ord("\n")) | (letters == ord(separator)))
+    lengths = np.diff(borders, prepend=-1) - 1
+    longest = int(lengths.argmax())
+    if lengths[longest] > _LONGEST_CELL:
+        row = int(np.searchsorted(ends, borders[longest])) + 1
+        raise ChoiceGPError(f"{file}, row {row}: a cell is longer than {_LONGEST_CELL} bytes")
 
 
 def _ragged(file: Path, row: int, n_cells: int, n_columns: int) -> ChoiceGPError:
@@ -262,11 +298,13 @@ def _check_names(file: Path, names: Sequence[Any]) -> None:
         raise ChoiceGPError(
             f"{file}: its columns seem to be separated by {mark!r}; save it with commas (.csv) or tabs (.tsv)"
         )
-    for position, name in enumerate(names):
+    seen: set[Any] = set()
+    for position, name in enumerate(names, start=1):
         if not str(name).strip():
-            raise ChoiceGPError(f"{file}: column {position + 1} has no name")
-        if name in names[:position]:
+            raise ChoiceGPError(f"{file}: column {position} has no name")
+        if name in seen:
             raise ChoiceGPError(f"{file}: the column name {name!r} appears twice")
+        seen.add(name)
 
 
 def _tidy(column: pd.Series) -> pd.Series:
