@@ -8,23 +8,41 @@ Names are imported on first use, so that ``import choicegp`` and ``choicegp --he
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from choicegp import datasets
+    from choicegp import datasets, kernels, metrics
     from choicegp.data.choices import ChoiceData
     from choicegp.errors import ChoiceDataError, ChoiceGPError
+    from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.model.hyperpriors import HyperPriors
+
+# XLA's loader warns on standard error about every program that comes from the compilation cache.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 _HOME = {
     "ChoiceData": "choicegp.data.choices",
     "ChoiceDataError": "choicegp.errors",
+    "ChoiceGP": "choicegp.estimators.choice_gp",
     "ChoiceGPError": "choicegp.errors",
+    "HyperPriors": "choicegp.model.hyperpriors",
 }
-_MODULES = ("datasets",)
+_MODULES = ("datasets", "kernels", "metrics")
 
-__all__ = ["ChoiceData", "ChoiceDataError", "ChoiceGPError", "__version__", "datasets"]
+__all__ = [
+    "ChoiceData",
+    "ChoiceDataError",
+    "ChoiceGP",
+    "ChoiceGPError",
+    "HyperPriors",
+    "__version__",
+    "datasets",
+    "kernels",
+    "metrics",
+]
 
 
 def __getattr__(name: str) -> Any:

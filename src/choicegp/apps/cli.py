@@ -57,25 +57,115 @@ def _start(
     """Learn from choices: which objects a person would keep from any set, and why."""
 
 
+_Seed = Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="The same seed gives the same result.")]
+_Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `choicegp fit`.", show_default=False)]
+
+
 @app.command()
 def demo(
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="NUMBER", help="The same seed gives the same output.")
-    ] = 0,
+    seed: _Seed = 0,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="Write the simulated choices to a .csv, .tsv or .parquet file.",
-            show_default=False,
-        ),
-    ] = None,
+        str,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Where Alice's answers, the model and plots go."),
+    ] = "choicegp-demo",
 ) -> None:
-    """Show what choicegp does on a small made-up example."""
+    """Simulate Alice choosing laptops, learn her utilities, and say in plain words what was found."""
     from choicegp.apps.demo import show_demo
 
     show_demo(seed, output)
+
+
+@app.command()
+@takes_table
+def fit(
+    table: TableOptions,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the model is written.", show_default=False)
+    ] = "",
+    utilities: Annotated[int, typer.Option("--utilities", "-d", min=1, help="Number of hidden utilities.")] = 2,
+    kernel: Annotated[str, typer.Option("--kernel", metavar="NAME", help="rbf, matern52, linear, additive ...")] = "rbf",
+    object_effects: Annotated[
+        bool, typer.Option("--object-effects", help="Give each object id an effect beside its features.")
+    ] = False,
+    lapse: Annotated[
+        str, typer.Option("--lapse", metavar="RATE", help="Share of random answers, or: learn.")
+    ] = "0",
+    inference: Annotated[str, typer.Option("--inference", metavar="NAME", help="auto, dense or paper.")] = "auto",
+    restarts: Annotated[int, typer.Option("--restarts", min=1, help="Number of annealed starts.")] = 3,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", min=0, help="Time limit.", show_default=False)
+    ] = None,
+    seed: _Seed = 0,
+) -> None:
+    """Learn utilities from a table of choices, and write the model to a file."""
+    from choicegp.errors import ChoiceGPError
+
+    if not output:
+        raise ChoiceGPError("say where the model goes: -o FILE")
+    if lapse != "learn":
+        try:
+            rate: float | str = float(lapse)
+        except ValueError:
+            raise ChoiceGPError(f"--lapse takes a number or the word learn, not {lapse!r}") from None
+    else:
+        rate = lapse
+    data = table.read()
+    from choicegp.apps.words import drivers_in_words, fit_in_words
+    from choicegp.estimators.choice_gp import ChoiceGP
+
+    model = ChoiceGP(
+        utilities, kernel=kernel, object_effects=object_effects, lapse=rate, inference=inference,
+        n_restarts=restarts, max_seconds=max_seconds, random_state=seed,
+    )  # fmt: skip
+    model.fit(data).save(output)
+    console.say(fit_in_words(model))
+    console.say(drivers_in_words(model))
+    console.say(f"The model is in {output}.")
+
+
+@app.command()
+@takes_table
+def predict(
+    table: TableOptions,
+    model: _Model,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where predictions go; else they are printed.", show_default=False),
+    ] = None,
+) -> None:
+    """Predict what would be kept from each set of a table; its choices, if it has any, are not looked at."""
+    from choicegp.data.tables import write_table
+    from choicegp.estimators.choice_gp import ChoiceGP
+
+    fitted = ChoiceGP.load(model)
+    names = [column.name for column in fitted.encoding_.columns]
+    data = table.read(chosen=None, features=names, encoding=fitted.encoding_)
+    frame = fitted.predict_frame(data)
+    if output is None:
+        console.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
+    else:
+        write_table(frame, output)
+        console.say(f"Predictions for {len(data)} sets are in {output}.")
+
+
+@app.command()
+def plot(
+    model: _Model,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Where the pictures go.")] = "plots",
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="NAME", help="utilities, effects, objects, relevance or elbo.", show_default="all that fit"),
+    ] = None,
+) -> None:
+    """Draw pictures of a model: effects of features, objects by utility, relevance, and how the fit went."""
+    from pathlib import Path
+
+    from choicegp.apps.figures import save_all, suitable_kinds
+    from choicegp.estimators.choice_gp import ChoiceGP
+
+    fitted = ChoiceGP.load(model)
+    for file in save_all(fitted, Path(output), kind or suitable_kinds(fitted)):
+        console.say(str(file))
 
 
 @app.command()

@@ -1,9 +1,11 @@
 """A short tour with made-up data: Alice, who is shown laptops and ticks those she would not reject."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from choicegp.apps.console import say
+from choicegp.errors import ChoiceGPError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,30 +15,35 @@ if TYPE_CHECKING:
 N_LISTED = 8
 PIPE_WIDTH = 100
 
+N_SETS = 150
+SET_SIZE = 4
+N_RECOMMENDED = 5
+
 NEXT = """\
 Where to go next:
-  choicegp demo --output alice.csv    write Alice's answers to a file
-  choicegp describe alice.csv         describe a table of choices: these, or your own
-  choicegp describe --help            names of columns, wide tables, what to do about defects\
+  choicegp plot {folder}/model.cgp -o {folder}     draw more pictures of the model
+  choicegp fit {folder}/alice.csv -o my.cgp        fit this table, or your own
+  choicegp predict my.cgp {folder}/alice.csv       predict choices from other sets
+  choicegp describe --help                         names of columns, wide tables, what to do about defects\
 """
 
 
-def show_demo(seed: int = 0, output: str | None = None) -> None:
-    """Show a catalogue of laptops, a page of it as Alice answered it, and a description of all her answers.
+def show_demo(seed: int = 0, output: str = "choicegp-demo") -> None:
+    """Show Alice's laptops and answers, learn her utilities, and say what was found.
 
     Parameters
     ----------
     seed : int
-        The same seed gives the same laptops and answers.
-    output : str, optional
-        File to which the answers are written.
+        The same seed gives the same laptops, answers and model.
+    output : str
+        Folder for her answers, the model and a plot; made if need be.
     """
     from choicegp import datasets
 
+    folder = _made_folder(output)
     catalogue = datasets.laptops(random_state=seed)
-    data = datasets.alice_choices(random_state=seed).data
-    if output is not None:
-        data.write(output)
+    data = datasets.alice_choices(n_sets=N_SETS, set_size=SET_SIZE, random_state=seed).data
+    data.write(folder / "alice.csv")
     say(f"Alice looks for a laptop. The catalogue has {len(catalogue)} models; the first {N_LISTED}:\n")
     show_table(catalogue.head(N_LISTED))
     say(
@@ -45,9 +52,44 @@ def show_demo(seed: int = 0, output: str | None = None) -> None:
     )
     show_table(first_page(data, catalogue))
     say(f"\nAll her answers in short:\n\n{data.describe()}\n")
-    if output is not None:
-        say(f"Her answers are in {output}.\n")
-    say(NEXT)
+    _learn(data, catalogue, seed, folder)
+    say(f"Her answers, the model and a plot are in {folder}.\n")
+    say(NEXT.format(folder=folder))
+
+
+def _made_folder(output: str) -> Path:
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ChoiceGPError(f"{folder}: this folder cannot be made ({error.strerror})") from None
+    return folder
+
+
+def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Path) -> None:
+    """Fit the model and say what it found, tested on pages that it has not seen."""
+    from choicegp import ChoiceGP, datasets
+    from choicegp.apps.figures import draw, save_figure
+    from choicegp.apps.words import drivers_in_words, fit_in_words, quality_in_words
+
+    say("Learning two hidden utilities from her answers ...")
+    model = ChoiceGP(n_utilities=2, random_state=seed).fit(data)
+    say(fit_in_words(model) + "\n")
+    known = datasets.ObjectTable("alice", catalogue, datasets.alice(catalogue), ("work", "comfort"))
+    others = datasets.laptops(random_state=seed + 1)
+    unknown = datasets.ObjectTable("alice", others, datasets.alice(others), ("work", "comfort"))
+    pages = datasets.random_sets(len(catalogue), 300, SET_SIZE, random_state=seed + 10**6)
+    say(quality_in_words(model, known.choices(pages), "New pages of laptops it has seen"))
+    say(quality_in_words(model, unknown.choices(pages), "New pages of laptops it has never seen") + "\n")
+    say("What drives her choices (in brackets: how much, in units of her own uncertainty):")
+    say(drivers_in_words(model) + "\n")
+    say(f"Of the {len(catalogue)} laptops, those she would most probably keep:\n")
+    best = model.recommend(catalogue, N_RECOMMENDED)
+    table = catalogue.loc[best.index].assign(probability=best["probability"].map("{:.2f}".format))
+    show_table(table.rename_axis("model"))
+    say("")
+    model.save(folder / "model.cgp")
+    save_figure(draw(model, "effects"), folder / "effects.png")
 
 
 def first_page(data: "ChoiceData", catalogue: "pd.DataFrame") -> "pd.DataFrame":

@@ -92,9 +92,9 @@ class TableOptions:
         OnError, typer.Option("--on-error", help="Stop at defects, or leave the defective sets out.")
     ] = OnError.RAISE
 
-    def read(self) -> "ChoiceData":
-        """Read the file."""
-        arguments = self.arguments()
+    def read(self, **more: Any) -> "ChoiceData":
+        """Read the file; ``more`` goes before what the options say."""
+        arguments = self.arguments() | more
         from choicegp.data.choices import ChoiceData
 
         return (ChoiceData.from_wide if self.wide else ChoiceData.from_long)(self.file, **arguments)
@@ -162,9 +162,13 @@ def takes_table(command: Callable[..., None]) -> Callable[..., None]:
         table = TableOptions(**{name: given.pop(name) for name in shared})
         command(table, **given)
 
-    # Typer reads the signature and the annotations: both must show the options one by one.
+    # Typer reads the signature and the annotations: both must show the options one by one. What a command
+    # needs beside the table (a model) comes before it on the command line.
+    needed = [parameter for parameter in own if parameter.default is inspect.Parameter.empty]
+    optional = [parameter for parameter in own if parameter.default is not inspect.Parameter.empty]
     parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*shared.values(), *own)
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in (*needed, *shared.values(), *optional)
     ]
     with_options.__dict__["__signature__"] = inspect.Signature(parameters)
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.data.columns import kind_of, listed
+from choicegp.data.whole_file import whole_file
 from choicegp.errors import ChoiceGPError
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
@@ -91,22 +92,8 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
         An existing file is replaced, in one step and only when the new one is complete.
     """
     file, suffix = _checked_path(path)
-    if file.is_dir():
-        raise ChoiceGPError(f"{file} is a folder; name a file in it")
-    if not file.parent.is_dir():
-        raise ChoiceGPError(f"cannot write {file}: there is no folder {file.parent}")
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
-    try:
-        try:
-            with draft.open("xb") as handle:
-                _write(frame, handle, suffix)
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(draft, file)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise ChoiceGPError(f"cannot write {file}: {error.strerror or error}") from error
+    with whole_file(file) as handle:
+        _write(frame, handle, suffix)
 
 
 def _write(frame: pd.DataFrame, handle: Any, suffix: str) -> None:

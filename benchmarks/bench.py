@@ -1,0 +1,91 @@
+"""Speed, bound and accuracy of every method in one run, as Markdown tables.
+
+``make bench`` runs all of it (the paper's own 5000 steps take most of the time); ``--quick`` leaves that method out.
+Every figure comes from a process of its own; "cold" counts its imports and compiling with an empty cache.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+METHODS = ("dense", "paper-converged", "paper")
+SIZES = ((500, 3000), (1000, 3000), (2000, 3000), (1000, 1000), (1000, 2000), (1000, 4000), (1000, 8000))
+
+
+def run(script: str, *arguments: str, cache: str) -> dict:
+    """Run a script in a new process and read its line of JSON."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), *arguments],
+        env=os.environ | {"CHOICEGP_CACHE": cache},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        sys.exit(f"{script} {' '.join(arguments)} failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(problem: str, method: str) -> dict:
+    """Measure one method on one problem: cold, cold with the cache, and warm."""
+    with tempfile.TemporaryDirectory() as cache:
+        if method == "paper":
+            return run("measure.py", problem, method, cache=cache)
+        cold = run("measure.py", problem, method, cache=cache)
+        cached = run("measure.py", problem, method, "--warm", cache=cache)
+    return cold | {"cached": cached["cold"], "warm": cached["warm"]}
+
+
+def methods_table(methods: tuple[str, ...], problems: list[str]) -> None:
+    """Print one row per problem and method."""
+    print("| problem | method | ELBO | exact known / new | object known / new | A-mean known / new "
+          "| s cold | s cached | s warm | steps | GiB | cold, x dense |")  # fmt: skip
+    print("|---" * 12 + "|")
+    for problem in problems:
+        base = None
+        for method in methods:
+            r = measure(problem, method)
+            base = base or r["cold"]
+            pair = "{:.3f} / {:.3f}".format
+            rest = " | ".join(f"{r[key]:.1f}" if key in r else "" for key in ("cached", "warm"))
+            print(
+                f"| {problem} | {method} | {r['elbo']:.1f} | {pair(r['exact_known'], r['exact_new'])} "
+                f"| {pair(r['object_known'], r['object_new'])} | {pair(r['a_mean_known'], r['a_mean_new'])} "
+                f"| {r['cold']:.1f} | {rest} | {r['steps']} ({r['status']}) | {r['memory_gib']:.2f} "
+                f"| {r['cold'] / base:.1f} |",
+                flush=True,
+            )
+
+
+def scale_table() -> None:
+    """Print seconds and memory against objects and sets."""
+    print("\n| shown objects | sets of 3 | s (one start) | steps | ms a step | ms bare factorisations | ratio | GiB |")
+    print("|---" * 8 + "|")
+    for n_objects, n_sets in SIZES:
+        with tempfile.TemporaryDirectory() as cache:
+            r = run("scale.py", str(n_objects), str(n_sets), cache=cache)
+        print(
+            f"| {r['objects']} | {r['sets']} | {r['seconds']:.1f} | {r['steps']} ({r['status']}) | {r['step_ms']:.0f} "
+            f"| {r['bare_ms']:.0f} | {r['ratio']:.1f} | {r['memory_gib']:.2f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="without the paper's own 5000 steps")
+    parser.add_argument("--problems", nargs="*", default=["sincos", "pairs", "tens"])
+    parser.add_argument("--no-scale", action="store_true", help="without the table of sizes")
+    args = parser.parse_args()
+    methods_table(METHODS[:-1] if args.quick else METHODS, args.problems)
+    if not args.no_scale:
+        scale_table()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Pictures of a model as files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from choicegp.apps import plots
+from choicegp.data.whole_file import whole_file
+from choicegp.errors import ChoiceGPError
+
+if TYPE_CHECKING:
+    from choicegp.estimators.choice_gp import ChoiceGP
+
+KINDS = ("utilities", "effects", "objects", "relevance", "elbo")
+
+
+def suitable_kinds(model: "ChoiceGP") -> list[str]:
+    """Name the pictures that show something for this model."""
+    along = "utilities" if len(model.encoding_.columns) == 1 else "effects"
+    return [along, *(["objects"] if model.n_utilities_ > 1 else []), "relevance", "elbo"]
+
+
+def draw(model: "ChoiceGP", kind: str) -> Any:
+    """Draw one picture and return its figure."""
+    if kind not in KINDS:
+        raise ChoiceGPError(f"there is no plot {kind!r}: use one of {', '.join(KINDS)}")
+    axes = getattr(plots, f"plot_{kind}")(model)
+    return np.ravel(np.asarray(axes, dtype=object))[0].figure
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure as PNG, SVG or PDF; nothing remains if it fails."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ChoiceGPError(f"{path}: pictures are written as .png, .svg or .pdf")
+    with whole_file(path) as handle:
+        figure.savefig(handle, format=path.suffix[1:].lower(), dpi=140, bbox_inches="tight")
+
+
+def save_all(model: "ChoiceGP", folder: Path, kinds: Sequence[str]) -> list[Path]:
+    """Write pictures into a folder, which is made if need be; returns the files."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ChoiceGPError(f"{folder}: this folder cannot be made ({error.strerror})") from None
+    files = []
+    for kind in kinds:
+        files.append(folder / f"{kind}.png")
+        save_figure(draw(model, kind), files[-1])
+    return files

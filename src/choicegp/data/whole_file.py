@@ -1,0 +1,42 @@
+"""Files that are written whole or not at all."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from choicegp.errors import ChoiceGPError
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a draft beside ``path``; it takes that name, in one step, only when all went well.
+
+    Parameters
+    ----------
+    path : str or path
+        An existing file is replaced.
+
+    Yields
+    ------
+    binary file
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise ChoiceGPError(f"{file} is a folder; name a file in it")
+    if not file.parent.is_dir():
+        raise ChoiceGPError(f"cannot write {file}: there is no folder {file.parent}")
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    try:
+        try:
+            with draft.open("xb") as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(draft, file)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise ChoiceGPError(f"cannot write {file}: {error.strerror or error}") from error

@@ -1,0 +1,299 @@
+"""From choice data and options to a posterior."""
+
+import os
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+from choicegp.estimators.result import FitResult
+from choicegp.estimators.runtime import linear_algebra_for, progress_report
+from choicegp.inference.dense import Settings, fit_dense
+from choicegp.inference.expectation import quasi_normals
+from choicegp.inference.fit import Clock, Fit, Report
+from choicegp.inference.posterior import FIRST_JITTER, Posterior, evidence_bound, posterior_of
+from choicegp.inference.problem import Problem, pose
+from choicegp.model.hyperpriors import HyperPriors
+from choicegp.model.kernels import Kernel, kernel_named
+from choicegp.model.prior import Objects, UtilityPrior
+
+_STEPS = {"dense": 300, "paper": 5000, "paper-converged": 1000}
+_NOT_BUILT = ("sparse", "mcmc")
+MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
+_SCORE_POINTS = 1024
+_FIRST_VARIANCE = float(np.e)  # of a utility in units of the error scale: the mean of its hyperprior
+_FIRST_EFFECT = 0.3
+_FIRST_LAPSE = 0.05
+
+
+class FitOptions(NamedTuple):
+    """The validated options of a fit."""
+
+    n_utilities: int
+    inference: str
+    kernel: Kernel
+    object_effects: bool
+    lapse: float
+    learn_lapse: bool
+    standardize: bool
+    hyperpriors: HyperPriors | None
+    n_restarts: int
+    max_iter: int
+    max_seconds: float | None
+    tol: float
+    n_jobs: int
+    progress: bool | str
+    random_state: int
+
+    @classmethod
+    def validated(cls, params: dict[str, Any]) -> "FitOptions":
+        """Check every option and fill in what depends on others; the first wrong one is a clear error."""
+        inference = _inference(params["inference"])
+        n_utilities = params["n_utilities"]
+        if isinstance(n_utilities, str) and n_utilities == "auto":
+            raise ChoiceGPError("n_utilities='auto' is not built yet: give a number")
+        lapse = params["lapse"]
+        learn = isinstance(lapse, str) and lapse == "learn"
+        rate = _FIRST_LAPSE if learn else _number("lapse", lapse, 0.0, 1.0)
+        if rate >= 1.0:
+            raise ChoiceGPError("lapse must be below 1: at 1 the choices say nothing")
+        for name in ("n_inducing", "batch_size"):
+            if params[name] is not None:
+                raise ChoiceGPError(
+                    f"{name} belongs to inference='sparse', which is not built yet: leave it at None"
+                )
+        max_iter = params["max_iter"]
+        limit = params["max_seconds"]
+        return cls(
+            n_utilities=_whole("n_utilities", n_utilities, 1),
+            inference=inference,
+            kernel=kernel_named(params["kernel"]),
+            object_effects=_flag("object_effects", params["object_effects"]),
+            lapse=rate,
+            learn_lapse=learn,
+            standardize=_flag("standardize", params["standardize"]),
+            hyperpriors=_hyperpriors(params["hyperpriors"]),
+            n_restarts=_whole("n_restarts", params["n_restarts"], 1),
+            max_iter=_STEPS[inference] if max_iter is None else _whole("max_iter", max_iter, 1),
+            max_seconds=None if limit is None else _number("max_seconds", limit, 0.0, np.inf),
+            tol=_number("tol", params["tol"], 0.0, np.inf),
+            n_jobs=_n_jobs(params["n_jobs"]),
+            progress=params["progress"],
+            random_state=_whole("random_state", params["random_state"], 0),
+        )
+
+
+def _inference(value: Any) -> str:
+    if isinstance(value, str) and value in _NOT_BUILT:
+        raise ChoiceGPError(f"inference={value!r} is not built yet: use 'auto', 'dense' or 'paper'")
+    if not isinstance(value, str) or value not in ("auto", *_STEPS):
+        raise ChoiceGPError(f"inference must be one of auto, {', '.join(_STEPS)}; got {value!r}")
+    return "dense" if value == "auto" else value
+
+
+def _hyperpriors(value: Any) -> HyperPriors | None:
+    if value is None:
+        return None
+    if not isinstance(value, HyperPriors):
+        raise ChoiceGPError(f"hyperpriors must be a HyperPriors or None; got {value!r}")
+    pairs: dict[str, tuple[float, float]] = {}
+    for name, pair in value._asdict().items():
+        try:
+            mean, sd = (float(number) for number in pair)
+        except (TypeError, ValueError):
+            mean, sd = np.nan, np.nan
+        if not (np.isfinite(mean) and 0.0 < sd < np.inf):
+            raise ChoiceGPError(
+                f"hyperpriors: {name} must be a mean and a standard deviation above 0; got {pair!r}"
+            )
+        pairs[name] = (mean, sd)
+    return HyperPriors(**pairs)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < least:
+        raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    return int(value)
+
+
+def _number(name: str, value: Any, least: float, most: float) -> float:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        raise ChoiceGPError(f"{name} must be a number between {least:g} and {most:g}; got {value!r}")
+    return float(value)
+
+
+def _n_jobs(value: Any) -> int:
+    if value is None:
+        return 1
+    return os.cpu_count() or 1 if value == -1 else _whole("n_jobs", value, 1)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ChoiceGPError(f"{name} must be True or False; got {value!r}")
+    return bool(value)
+
+
+class WarmStart(NamedTuple):
+    """An earlier model, as far as a later fit needs it."""
+
+    posterior: Posterior
+    centre: np.ndarray
+    scale: np.ndarray
+    codes: dict[Any, int]
+
+
+class Fitted(NamedTuple):
+    """Everything a fitted estimator keeps."""
+
+    posterior: Posterior
+    elbo: float
+    result: FitResult
+    centre: np.ndarray
+    scale: np.ndarray
+    codes: dict[Any, int]
+
+
+def fit_posterior(data: ChoiceData, options: FitOptions, warm: WarmStart | None) -> Fitted:
+    """Fit the model; the caller sets precision and device."""
+    if not data.has_choices:
+        raise ChoiceGPError("fit needs data with choices: these have none")
+    clock = Clock(options.max_seconds)
+    centre, scale = _scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
+    codes = {} if warm is None else dict(warm.codes)
+    numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
+    problem = pose(data, (data.X - centre) / scale, numbers, effects=options.object_effects)
+    if problem.n_objects > MOST_DENSE:
+        raise ChoiceGPError(
+            f"{problem.n_objects} different objects were shown; inference over more than {MOST_DENSE} is not "
+            "built yet: fit a sample of the sets (data.take or data.split)"
+        )
+    prior = _starting_prior(options, data.X.shape[1]) if warm is None else warm.posterior.prior
+    _check_warm(options, warm)
+    with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.max_iter) as report:
+        fit = _infer(prior, problem, options, clock, warm, report)
+    lapse = fit.lapse
+    posterior = posterior_of(fit.prior, problem, fit.factor, fit.sites, lapse)
+    points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
+    elbo = float(_score(fit.factor, fit.sites, problem, points, lapse))
+    result = FitResult(
+        fit.status,
+        fit.message,
+        fit.n_iter,
+        clock.seconds,
+        fit.trace,
+        _notes(fit, data, problem),
+        fit.n_annealing,
+    )
+    if fit.status == "failed" or not np.isfinite(elbo):
+        raise ChoiceGPError(
+            f"the fit failed: {fit.message}. "
+            "Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
+        )
+    return Fitted(posterior, elbo, result, centre, scale, codes)
+
+
+def _scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the shown objects' features; a constant feature is left unscaled."""
+    if not standardize:
+        return np.zeros(data.X.shape[1]), np.ones(data.X.shape[1])
+    shown = data.X[np.unique(data.flat_shown)]
+    # In units of a power of two near the largest value, which changes no digit: squares cannot overflow.
+    _, exponent = np.frexp(np.abs(shown).max(axis=0))
+    shown = np.ldexp(shown, -exponent)
+    centre = np.ldexp(shown.mean(axis=0), exponent)
+    scale = np.ldexp(shown.std(axis=0), exponent)
+    flat = scale <= 1e-12 * np.maximum(np.abs(centre), 1e-300)
+    return centre, np.where(flat, 1.0, scale)
+
+
+def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:
+    kernel = options.kernel
+    effect = _FIRST_EFFECT if options.object_effects else None
+    prior = UtilityPrior.create(kernel, n_features, options.n_utilities, effect)
+    if options.inference == "dense":
+        # Distances grow with the number of features; the hyperprior's mean is a sensible first variance.
+        return _rescaled(prior, np.sqrt(n_features), _FIRST_VARIANCE)
+    return _rescaled(prior, np.sqrt(n_features), 1.0)
+
+
+def _rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> UtilityPrior:
+    shift = {"log_lengthscale": np.log(lengthscale), "log_variance": np.log(variance)}
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf + shift.get(path[-1].name, 0.0), prior)
+
+
+def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:
+    if warm is None:
+        return
+    if options.inference != "dense":
+        raise ChoiceGPError("init= works with inference='dense' only")
+    if warm.posterior.n_utilities != options.n_utilities:
+        raise ChoiceGPError(
+            f"init has {warm.posterior.n_utilities} utilities, this model {options.n_utilities}: "
+            "they must agree"
+        )
+    # The hyperparameters are those of init: another kernel here would be passed over in silence.
+    own: Any = jax.tree.structure(options.kernel)
+    if jax.tree.structure(warm.posterior.prior.kernels) != own:
+        raise ChoiceGPError("init and this model must have the same kernel")
+    if (warm.posterior.prior.log_effect_variance is not None) != options.object_effects:
+        raise ChoiceGPError("init and this model must agree about object_effects")
+
+
+def _infer(
+    prior: UtilityPrior, problem: Problem, options: FitOptions, clock: Clock, warm: WarmStart | None,
+    report: Report | None,
+) -> Fit:  # fmt: skip
+    lapse = options.lapse
+    if options.inference == "dense":
+        start = None if warm is None else _moments_at(warm.posterior, problem.objects)
+        settings = Settings(options.hyperpriors, options.learn_lapse)
+        return fit_dense(
+            prior, problem, seed=options.random_state, n_starts=options.n_restarts, max_iter=options.max_iter,
+            tol=options.tol, clock=clock, settings=settings, lapse=lapse, warm=start, report=report,
+            n_jobs=options.n_jobs,
+        )  # fmt: skip
+    from choicegp.inference.paper import fit_paper, fit_paper_converged
+
+    if options.learn_lapse:
+        raise ChoiceGPError("lapse='learn' works with inference='dense' only")
+    if options.inference == "paper":
+        return fit_paper(
+            prior, problem, seed=options.random_state, n_starts=options.n_restarts, max_iter=options.max_iter,
+            clock=clock, lapse=lapse, report=report,
+        )  # fmt: skip
+    return fit_paper_converged(
+        prior, problem, seed=options.random_state, n_starts=options.n_restarts, max_iter=options.max_iter,
+        tol=options.tol, clock=clock, lapse=lapse, report=report,
+    )  # fmt: skip
+
+
+_score = jax.jit(evidence_bound)
+
+
+@jax.jit
+def _moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.Array]:
+    return posterior.mean_and_covariance_at(objects)
+
+
+def _notes(fit: Fit, data: ChoiceData, problem: Problem) -> tuple[str, ...]:
+    notes = []
+    jitter = float(np.max(np.asarray(fit.factor.jitter)))
+    if jitter > 10 * FIRST_JITTER:
+        notes.append(
+            f"the prior covariance needed a jitter of {jitter:.0e} of its variance (near-identical objects)"
+        )
+    shown = len(np.unique(data.flat_shown))
+    if shown > problem.n_objects:
+        merged = shown - problem.n_objects
+        notes.append(f"{merged} objects equal to another in all features were merged with it")
+    constant = np.ptp(problem.objects.X, axis=0) == 0
+    if constant.any():
+        names = ", ".join(np.asarray(data.feature_names)[constant])
+        notes.append(f"these features are the same for all shown objects and say nothing: {names}")
+    if problem.n_sets < len(data):
+        notes.append(f"{len(data) - problem.n_sets} sets of one object say nothing")
+    return tuple(notes)

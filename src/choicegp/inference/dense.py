@@ -1,0 +1,361 @@
+"""Block-site variational inference by natural gradient, for up to a few thousand objects.
+
+One step evaluates every set's expected derivatives under the current posterior (one forward pass), moves the
+sites towards them, and lets the hyperparameters climb the bound with the sites held fixed (the dual
+parameterisation of t-SVGP, Adam et al. 2021).  With sites fixed, the gradient with respect to a prior
+covariance K is (α α^T - Q) / 2, α = K^-1 m and Q = (K + Λ^-1)^-1: nothing is differentiated through a
+factorisation.
+
+Local optima dominate the result, so every start is annealed (the likelihood's weight rises from 0.05 to 1,
+with the hyperparameters held: at low weight they would call everything noise), several starts from several
+lengthscales are tried, and the one with the best bound goes on.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from choicegp.inference.expectation import expect, marginals, quasi_normals
+from choicegp.inference.fit import Clock, Fit, Report
+from choicegp.inference.posterior import (
+    FIRST_JITTER,
+    LAST_JITTER,
+    Factor,
+    Moments,
+    condition,
+    factorise,
+    gain_of,
+    prior_covariance,
+)
+from choicegp.inference.problem import Problem
+from choicegp.inference.sites import Sites, add_up, zero_sites
+from choicegp.model.hyperpriors import HyperPriors, log_density
+from choicegp.model.prior import UtilityPrior
+
+ANNEALING = np.repeat([0.05, 0.1, 0.2, 0.4, 0.7, 1.0], 3)
+LENGTHSCALES = (0.5, 0.25, 1.0)  # of the starts in turn, times the kernel's own
+BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
+N_POINTS = 16
+_ATTEMPTS = 4  # at a block of steps
+_TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
+_LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
+_LAPSE_PRIOR = (2.0, 20.0)  # Beta prior of a learned lapse rate
+_ADAM = optax.scale_by_adam(b1=0.8, b2=0.95, eps=1e-3)
+_RATE = 0.15
+
+
+class State(NamedTuple):
+    """Where the optimisation stands."""
+
+    prior: UtilityPrior
+    factor: Factor
+    sites: Sites
+    lapse: Array | None
+    adam: optax.OptState
+    rho: Array
+    rate: Array
+    objective: Array
+
+
+class Trace(NamedTuple):
+    """What a step reports."""
+
+    bound: Array
+    objective: Array
+    residual: Array
+    rho: Array
+
+
+class Settings(NamedTuple):
+    """What does not change during a fit; hashable, part of the compiled program."""
+
+    hyperpriors: HyperPriors | None
+    learn_lapse: bool
+    learn_prior: bool = True
+
+
+def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | None) -> State:
+    """Make the first state."""
+    prior = jax.tree.map(jnp.asarray, prior)
+    factor = _factorise_prior(prior, problem, jnp.full(prior.n_utilities, FIRST_JITTER))
+    # With explicit types: a weakly typed number in the first state would have the block compiled twice.
+    rho, rate, objective = (jnp.asarray(number, float) for number in (0.5, _RATE, -np.inf))
+    return State(prior, factor, sites, lapse, _ADAM.init(ravel_pytree(prior)[0]), rho, rate, objective)
+
+
+@jax.jit
+def _factorise_prior(prior: UtilityPrior, problem: Problem, jitter: Array) -> Factor:
+    return factorise(prior_covariance(prior, problem), jitter)
+
+
+def target_sites(
+    mean: Array, covariance: Array, problem: Problem, normals: tuple, weight: Array, lapse: Array | None
+) -> tuple[Array, Sites, Array, Array]:
+    """Sites that the current marginals ask for: expected log-likelihood, sites, forces, lapsed share."""
+    total = zero_sites(mean.shape[0], mean.shape[1])
+    forces = jnp.zeros_like(mean)
+    value, lapsed = jnp.zeros(()), jnp.zeros(())
+    for batch, draws in zip(problem.batches, normals, strict=True):
+        expected = expect(marginals(mean, covariance, batch), batch, draws, lapse)
+        total, forces = add_up(batch, jnp.asarray(weight * batch.weight), expected, mean, total, forces)
+        value += jnp.sum(batch.weight * expected.value)
+        lapsed += jnp.sum(batch.weight * expected.lapsed)
+    return value, total, forces, lapsed
+
+
+def evidence_gradient(prior: UtilityPrior, problem: Problem, moments: Moments, sites: Sites) -> UtilityPrior:
+    """Gradient of the bound with respect to the hyperparameters, with the sites fixed.
+
+    It is also that of the bound at a fixed posterior, hence, at the best sites, that of the best bound.
+    """
+    gain = jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
+    slope = 0.5 * (moments.dual[:, :, None] * moments.dual[:, None, :] - gain)
+    _, pull_back = jax.vjp(lambda prior: prior_covariance(prior, problem), prior)
+    return pull_back(slope)[0]
+
+
+def _climb(
+    state: State, moments: Moments, problem: Problem, settings: Settings
+) -> tuple[UtilityPrior, Factor, optax.OptState]:
+    """One Adam step of the hyperparameters with the sites fixed."""
+    # As one vector: a handful of operations instead of a handful for every parameter.
+    parameters, restore = ravel_pytree(state.prior)
+    gradient = ravel_pytree(evidence_gradient(state.prior, problem, moments, state.sites))[0]
+    if settings.hyperpriors is not None:
+        gradient += ravel_pytree(jax.grad(log_density)(state.prior, settings.hyperpriors))[0]
+    update, adam = _ADAM.update(gradient, state.adam)
+    prior = restore(jnp.clip(parameters + state.rate * update, _LOWEST, _HIGHEST))
+    return prior, factorise(prior_covariance(prior, problem), state.factor.jitter), adam
+
+
+def _step(
+    state: State, schedule: tuple[Array, Array, Array], problem: Problem, normals: tuple, settings: Settings
+) -> tuple[State, Trace]:
+    weight, learn, steady = schedule
+    moments = condition(state.factor, state.sites)
+    value, target, forces, lapsed = target_sites(
+        moments.mean, moments.covariance, problem, normals, weight, state.lapse
+    )
+    bound = weight * value - jnp.sum(moments.kl)
+    objective = bound
+    if settings.hyperpriors is not None:
+        objective += log_density(state.prior, settings.hyperpriors)
+    residual = jnp.linalg.norm(forces - moments.dual) / (1e-12 + jnp.linalg.norm(forces))
+    dropped = steady & (objective < state.objective - 1e-6 * jnp.abs(state.objective))
+    grown = jnp.where(steady, jnp.minimum(1.2 * state.rho, 1.0), state.rho)
+    rho = jnp.where(dropped, jnp.maximum(0.5 * state.rho, 0.05), grown)
+    rate = jnp.where(dropped, jnp.maximum(0.7 * state.rate, 0.01), state.rate)
+
+    sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, state.sites, target)
+    prior, factor, adam = state.prior, state.factor, state.adam
+    if settings.learn_prior:
+        prior, factor, adam = jax.lax.cond(
+            learn, lambda: _climb(state, moments, problem, settings), lambda: (prior, factor, adam)
+        )
+    lapse = state.lapse
+    if settings.learn_lapse:
+        # A step of expectation-maximisation: the expected number of lapses, with the Beta prior's counts.
+        a, b = _LAPSE_PRIOR
+        n_sets = sum((jnp.sum(batch.weight) for batch in problem.batches), jnp.zeros(()))
+        lapse = jnp.where(learn, (lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
+    after = State(prior, factor, sites, lapse, adam, rho, rate, objective)
+    return after, Trace(bound, objective, residual, rho)
+
+
+@partial(jax.jit, static_argnames="settings")
+def _run_block(
+    state: State, schedule: tuple[Array, Array, Array], problem: Problem, normals: tuple, settings: Settings
+) -> tuple[State, Trace]:
+    return jax.lax.scan(lambda s, x: _step(s, x, problem, normals, settings), state, schedule)
+
+
+def _schedule(weights: np.ndarray, learn: bool, steady: bool) -> tuple[Array, Array, Array]:
+    n = len(weights)
+    return jnp.asarray(weights, float), jnp.full(n, learn), jnp.full(n, steady)
+
+
+def random_start(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Sites:
+    """Sites without precision whose posterior mean is a smooth random function of unit size."""
+    covariance = _prior_covariance(prior, problem)
+    draw = rng.normal(size=covariance.shape[:2]) * problem.valid
+    size = np.sqrt(np.mean(np.sum(np.asarray(covariance) ** 2, axis=2)))
+    empty = zero_sites(*covariance.shape[:2])
+    return empty._replace(linear=jnp.asarray(draw / size))
+
+
+_prior_covariance = jax.jit(prior_covariance)
+_first_sites = jax.jit(target_sites)
+
+
+def scaled(prior: UtilityPrior, factor: float) -> UtilityPrior:
+    """Multiply every lengthscale by ``factor``."""
+    from jax.tree_util import tree_map_with_path
+
+    return tree_map_with_path(
+        lambda path, leaf: leaf + np.log(factor) if path[-1].name == "log_lengthscale" else leaf, prior
+    )
+
+
+def fit_dense(
+    prior: UtilityPrior,
+    problem: Problem,
+    *,
+    seed: int,
+    n_starts: int,
+    max_iter: int,
+    tol: float,
+    clock: Clock,
+    settings: Settings,
+    lapse: float = 0.0,
+    warm: tuple[Array, Array] | None = None,
+    report: Report | None = None,
+    n_jobs: int = 1,
+) -> Fit:
+    """Fit by annealed starts and one long run.
+
+    Parameters
+    ----------
+    prior : UtilityPrior
+        Where the hyperparameters start.
+    problem : Problem
+    seed : int
+    n_starts : int
+        Annealed starts to compare.
+    max_iter : int
+        Most steps of one run, annealing included; a start's own steps are made in any case.
+    tol : float
+        Converged when a block of steps gains less than this many nats, for each 100 nats of the bound.
+    clock : Clock
+    settings : Settings
+    lapse : float
+        Lapse rate, or where it starts when it is learned.
+    warm : (mean (d, t), covariance (d, t, t)), optional
+        Marginals of an earlier model at the problem's objects: start there, without annealing.
+    report : callable, optional
+        Called as report(phase, step, bound) after every block.
+    n_jobs : int
+        Threads that run starts side by side.
+    """
+    normals = jax.tree.map(jnp.asarray, quasi_normals(problem, prior.n_utilities, N_POINTS, seed))
+    problem = jax.tree.map(jnp.asarray, problem)
+    rate = jnp.asarray(lapse, float) if lapse > 0 or settings.learn_lapse else None
+    traces: list[Trace] = []
+    run = _Run(problem, normals, settings, clock, report)
+    if warm is not None:
+        _, sites, _, _ = _first_sites(*warm, problem, normals, 1.0, rate)
+        state = begin(prior, problem, sites, rate)
+    else:
+        state, traces = _best_start(run, prior, seed, n_starts, rate, n_jobs)
+    n_annealing = len(ANNEALING) if warm is None else 0
+    return run.to_the_end(state, traces, max_iter, tol)._replace(n_annealing=n_annealing)
+
+
+def _is_healthy(state: State, trace: Trace) -> bool:
+    diagonal = np.diagonal(np.asarray(state.factor.root), axis1=1, axis2=2)
+    parts = (trace.objective, np.asarray(state.sites.linear), diagonal)
+    return all(bool(np.all(np.isfinite(part))) for part in parts)
+
+
+class _Run:
+    """Drives compiled blocks of steps from Python."""
+
+    def __init__(
+        self, problem: Problem, normals: tuple, settings: Settings, clock: Clock, report: Report | None
+    ) -> None:
+        self.problem, self.normals, self.settings = problem, normals, settings
+        self.clock, self.report = clock, report
+
+    def block(
+        self, state: State, weights: np.ndarray, phase: str, done: int, *, learn: bool, steady: bool
+    ) -> tuple[State, Trace]:
+        """Make some steps; ones that leave the numbers are tried again, smaller and with more jitter."""
+        schedule = _schedule(weights, learn, steady)
+        for _ in range(_ATTEMPTS):
+            after, trace = _run_block(state, schedule, self.problem, self.normals, self.settings)
+            trace = jax.tree.map(np.asarray, trace)
+            if _is_healthy(after, trace):
+                break
+            jitter = jnp.minimum(100.0 * state.factor.jitter, LAST_JITTER)
+            factor = _factorise_prior(state.prior, self.problem, jitter)
+            state = state._replace(rho=0.25 * state.rho, rate=0.25 * state.rate, factor=factor)
+        else:
+            return state, trace
+        if self.report is not None:
+            self.report(phase, done + len(weights), float(trace.bound[-1]))
+        return after, trace
+
+    def to_the_end(self, state: State, traces: list[Trace], max_iter: int, tol: float) -> Fit:
+        """Repeat blocks at full weight until a stopping rule holds."""
+        done = sum(len(trace.bound) for trace in traces)
+        status, message = "stopped", f"the limit of {max_iter} steps"
+        while done < max_iter:
+            if self.clock.is_up:
+                message = f"the time limit of {self.clock.limit:g} s"
+                break
+            before = traces[-1].objective[-1] if traces else -np.inf
+            state, trace = self.block(state, np.ones(BLOCK), "fit", done, learn=True, steady=bool(traces))
+            traces.append(trace)
+            done += BLOCK
+            if not np.all(np.isfinite(trace.objective)):
+                message = "no finite step was found; the last good place was kept"
+                break
+            gained = trace.objective[-1] - before
+            small = tol * max(1.0, float(abs(trace.objective[-1])) / 100.0)
+            if abs(gained) < small and trace.residual[-1] < 0.05:
+                status, message = "converged", f"a block of {BLOCK} steps gained {gained:.2g} nats"
+                break
+        if not any(np.all(np.isfinite(trace.objective)) for trace in traces):
+            status, message = "failed", "the bound was not finite at any step"
+        bounds = np.concatenate([trace.bound for trace in traces]) if traces else np.zeros(0)
+        return Fit(state.prior, state.factor, state.sites, state.lapse, status, message, done, bounds)
+
+
+def _best_start(
+    run: _Run, prior: UtilityPrior, seed: int, n_starts: int, lapse: Array | None, n_jobs: int
+) -> tuple[State, list[Trace]]:
+    """Anneal several starts from several lengthscales and keep the one with the best objective."""
+
+    def attempt(start: int) -> tuple[State, list[Trace]]:
+        own = scaled(prior, LENGTHSCALES[start % len(LENGTHSCALES)])
+        sites = random_start(own, run.problem, np.random.default_rng([seed, start]))
+        state, traces = begin(own, run.problem, sites, lapse), []
+        phases = [*ANNEALING.reshape(-1, BLOCK), *[np.ones(BLOCK)] * _TRIAL_BLOCKS]
+        for number, weights in enumerate(phases):
+            free = number >= len(phases) - _TRIAL_BLOCKS
+            state, trace = run.block(
+                state, weights, f"start {start + 1} of {n_starts}", BLOCK * number, learn=free, steady=free
+            )
+            traces.append(trace)
+            if run.clock.is_up:
+                break
+        return state, traces
+
+    def quality(result: tuple[State, list[Trace]]) -> tuple[int, float]:
+        # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
+        objective = float(result[1][-1].objective[-1])
+        return len(result[1]), objective if np.isfinite(objective) else -np.inf
+
+    results = [attempt(0)]  # the first compiles
+    if not run.clock.is_up and n_starts > 1:
+        with ThreadPoolExecutor(n_jobs) as pool:
+            results += pool.map(_with_settings_of_this_thread(attempt), range(1, n_starts))
+    return max(results, key=quality)
+
+
+def _with_settings_of_this_thread(work: Callable[[int], Any]) -> Callable[[int], Any]:
+    """Carry float64 and the device over to another thread: JAX keeps these settings per thread."""
+    wide, device = jax.config.jax_enable_x64, jax.config.jax_default_device  # type: ignore[attr-defined]
+
+    def wrapped(argument: int) -> Any:
+        with jax.enable_x64(wide), jax.default_device(device):
+            return work(argument)
+
+    return wrapped

@@ -1,0 +1,176 @@
+"""Expected log-likelihood of every set under its own Gaussian marginal, and the derivatives VI needs of it.
+
+A set touches only its own a objects, and only through differences of utilities: (a - 1) d numbers, integrated
+with a fixed scrambled Sobol sample of its own.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.inference.problem import Problem, SetBatch
+from choicegp.model.derivatives import ExpectedDerivatives, expected_derivatives
+
+_CHUNK = 50_000  # utility differences worked on at a time: temporaries of this size stay in a core's cache
+_UNROLLED = 12  # largest small Cholesky factorisation that is written out
+_LOOPED = 64  # largest that is a loop of rank-one updates over the whole batch; beyond, LAPACK one by one
+_BITS = 30
+
+
+class Marginals(NamedTuple):
+    """Gaussian marginals of the utility differences to the first object of each set.
+
+    Attributes
+    ----------
+    mean : Array (d, a - 1, m)
+    root : Array (d, a - 1, a - 1, m)
+        Lower Cholesky factor of the covariance.
+    """
+
+    mean: Array
+    root: Array
+
+
+def sobol_normals(
+    n_utilities: int, n_differences: int, n_sets: int, n_points: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw scrambled Sobol points mapped to normals, (d, a - 1, m, S), centred to mean zero.
+
+    One scrambled sequence, with another random digital shift for every set.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import qmc
+
+    dimension = n_utilities * n_differences
+    shape = (n_utilities, n_differences, n_sets, n_points)
+    if dimension == 0:
+        return np.zeros(shape)
+    if dimension > qmc.Sobol.MAXDIM:
+        normals = rng.normal(size=shape)
+    else:
+        points = qmc.Sobol(dimension, scramble=True, rng=rng, bits=_BITS).random(n_points)
+        integers = (points * 2**_BITS).astype(np.int64)
+        shift = rng.integers(0, 2**_BITS, (dimension, n_sets, 1))
+        normals = ndtri(((integers.T[:, None, :] ^ shift) + 0.5) / 2**_BITS).reshape(shape)
+    return normals - normals.mean(axis=-1, keepdims=True)
+
+
+def quasi_normals(problem: Problem, n_utilities: int, n_points: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Draw the points of every batch of a problem."""
+    rng = np.random.default_rng(seed)
+    return tuple(
+        sobol_normals(n_utilities, batch.rows.shape[0] - 1, batch.rows.shape[1], n_points, rng)
+        for batch in problem.batches
+    )
+
+
+def small_cholesky(covariance: Array, scale: Array | None = None) -> Array:
+    """Lower Cholesky factors of (d, n, n, m), a batch of small matrices along the last axis.
+
+    Two near-identical objects have a difference of variance zero: a pivot lost in the rounding error of
+    numbers of size ``scale`` (d, m), by default the matrix's own largest, has a column of zeros.  Dividing by
+    the square root of such a pivot would turn rounding errors into anything.
+    """
+    n = covariance.shape[1]
+    if n == 0:
+        return covariance
+    scale = jnp.max(jnp.abs(covariance), axis=(1, 2)) if scale is None else scale
+    rounding = 1e3 * n * jnp.finfo(covariance.dtype).eps * scale
+    if n > _LOOPED:
+        tiny = jnp.finfo(covariance.dtype).tiny  # a matrix of zeros too has a factor
+        matrices = jnp.moveaxis(covariance, -1, 1) + (rounding + tiny)[..., None, None] * jnp.eye(n)
+        flat = matrices.reshape(-1, n, n)
+        return jnp.moveaxis(jax.lax.map(jnp.linalg.cholesky, flat).reshape(matrices.shape), 1, -1)
+
+    def eliminate(j: int | Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, factor = carry
+        pivot = rest[:, j, j]
+        kept = pivot > rounding
+        column = rest[:, :, j] / jnp.sqrt(jnp.where(kept, pivot, 1.0))[:, None]
+        column = jnp.where((jnp.arange(n) >= j)[:, None] & kept[:, None], column, 0.0)
+        return rest - column[:, :, None] * column[:, None, :], factor.at[:, :, j].set(column)
+
+    carry = (covariance, jnp.zeros_like(covariance))
+    if n > _UNROLLED:
+        return jax.lax.fori_loop(0, n, eliminate, carry)[1]
+    for j in range(n):
+        carry = eliminate(j, carry)
+    return carry[1]
+
+
+def marginals(mean: Array, covariance: Array, batch: SetBatch) -> Marginals:
+    """Take each set's own marginal out of the joint Gaussian (d, t), (d, t, t)."""
+    rows = batch.rows
+    return of_differences(mean[:, rows], covariance[:, rows[:, None], rows[None, :]])
+
+
+def of_differences(mean: Array, covariance: Array) -> Marginals:
+    """Turn means (d, a, m) and covariances (d, a, a, m) inside sets into those of differences."""
+    to_first = covariance[:, 1:, 1:] - covariance[:, 1:, :1] - covariance[:, :1, 1:] + covariance[:, :1, :1]
+    scale = jnp.max(jnp.abs(covariance), axis=(1, 2))
+    return Marginals(mean[:, 1:] - mean[:, :1], small_cholesky(to_first, scale))
+
+
+def samples(marginal: Marginals, normals: Array) -> Array:
+    """Turn standard normals into utilities (d, a, m, S), with that of each set's first object at zero."""
+    n = normals.shape[1]
+    if n <= _UNROLLED:
+        moves = [marginal.root[:, :, j, :, None] * normals[:, j, None] for j in range(n)]
+        differences = sum(moves, marginal.mean[..., None] + jnp.zeros_like(normals))
+    else:
+        differences = marginal.mean[..., None] + jnp.einsum("ijkm,ikms->ijms", marginal.root, normals)
+    return jnp.pad(differences, ((0, 0), (1, 0), (0, 0), (0, 0)))
+
+
+def expect(
+    marginal: Marginals, batch: SetBatch, normals: Array, lapse: Array | None = None
+) -> ExpectedDerivatives:
+    """Return E[log p], E[gradient] and -E[Hessian] of each set of a batch, unweighted."""
+    d, n, m, n_points = normals.shape
+    per_set = d * (n + 1) * n // 2 * n_points
+    size = max(1, _CHUNK // per_set)
+
+    def of_chunk(args: tuple) -> ExpectedDerivatives:
+        part, present, chosen, draws = args
+        return expected_derivatives(samples(part, draws), present, chosen, lapse=lapse)
+
+    if m * per_set <= 4 * _CHUNK:
+        return of_chunk((marginal, batch.present, batch.chosen, normals))
+    n_chunks = -(-m // size)
+
+    def split(array: Array, axis: int) -> Array:
+        width = [(0, 0)] * array.ndim
+        width[axis] = (0, n_chunks * size - m)
+        shape = (*array.shape[:axis], n_chunks, size, *array.shape[axis + 1 :])
+        return jnp.moveaxis(jnp.pad(array, width).reshape(shape), axis, 0)
+
+    chunks = (
+        Marginals(split(marginal.mean, 2), split(marginal.root, 3)),
+        split(jnp.asarray(batch.present), 1),
+        split(jnp.asarray(batch.chosen), 1),
+        split(normals, 2),
+    )
+    out = jax.lax.map(of_chunk, chunks)
+    # Bring the chunk axis back beside the sets' own, last, axis.
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)[..., :m], out)
+
+
+def expected_log_likelihood(
+    marginal: Marginals, batch: SetBatch, normals: Array, lapse: Array | None = None
+) -> Array:
+    """Return E[log p] of each set of a batch (m,), unweighted."""
+    present, chosen = jnp.asarray(batch.present), jnp.asarray(batch.chosen)
+
+    def of_block(draws: Array) -> Array:
+        # The derivatives are not used, so the compiler leaves them out.
+        return expected_derivatives(samples(marginal, draws), present, chosen, lapse=lapse).value
+
+    d, n, m, n_points = normals.shape
+    size = min(n_points, max(1, 4 * _CHUNK // (d * (n + 1) * n // 2 * m)))
+    while n_points % size:
+        size -= 1
+    blocks = jnp.moveaxis(normals.reshape(d, n, m, n_points // size, size), 3, 0)
+    return jnp.mean(jax.lax.map(of_block, blocks), axis=0)

@@ -1,0 +1,64 @@
+"""What every inference returns, and what it looks at while it runs: the clock, and who wants to know."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jax import Array
+
+from choicegp.inference.posterior import Factor
+from choicegp.inference.sites import Sites
+from choicegp.model.prior import UtilityPrior
+
+
+class Fit(NamedTuple):
+    """A finished inference.
+
+    Attributes
+    ----------
+    prior, factor, sites, lapse
+        What defines the posterior.
+    status : str
+        "converged", "stopped" (at a limit) or "failed".
+    message : str
+        Why, in words.
+    n_iter : int
+        Steps of the start that went on, annealing included.
+    trace : ndarray (n_iter,)
+        ELBO at the beginning of each step (likelihood weight below 1 while annealing); the last is that of
+        the result on the fit's own few points.
+    n_annealing : int
+        How many of the first steps were annealing.
+    """
+
+    prior: UtilityPrior
+    factor: Factor
+    sites: Sites
+    lapse: Array | None
+    status: str
+    message: str
+    n_iter: int
+    trace: np.ndarray
+    n_annealing: int = 0
+
+
+class Clock:
+    """Tells when the time is up."""
+
+    def __init__(self, max_seconds: float | None) -> None:
+        self.start = time.monotonic()
+        self.limit = max_seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.start
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the limit has passed."""
+        return self.limit is not None and self.seconds >= self.limit
+
+
+Report = Callable[[str, int, float], None]

@@ -1,0 +1,400 @@
+"""The authors' own approximation (the paper's appendix on variational inference), as a yardstick.
+
+q(u) = prod_i N(m_i, S_i) with S_i^-1 = K_i^-1 + diag(λ_i): equation 10 of Opper and Archambeau (2009), 2 t
+numbers per utility.  It is started from the best of several MAP runs and climbs the ELBO together with the
+hyperparameters, without hyperpriors.  The paper fixes the kernels' variance at 1 and learns one error scale
+σ.  Utilities are in units of σ here, so one variance 1 / σ² shared by all utilities says the same.
+
+`fit_paper` optimises as the authors did, by Adam on fresh Monte Carlo samples, with the settings of their
+code (5 MAP runs, λ = 1 at first, learning rate 0.01, 300 samples); only the means are whitened (m = L w),
+where their code moves m itself and needs a jitter of 1e-4.  `fit_paper_converged` takes the same family to
+its optimum, so that a comparison is with the family and not with its optimiser.
+
+With L L^T = K, C C^T = B = I + L^T diag(λ) L and W = C^-1 L^T: m = L w, S = W^T W, a sample is m + W^T ε, and
+KL = (log|B| - tr(diag(λ) S) + w^T w) / 2.  Nothing is inverted.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import solve_triangular
+
+from choicegp.inference.dense import LENGTHSCALES, Clock, Fit, Report, scaled
+from choicegp.inference.expectation import expected_log_likelihood, marginals, quasi_normals
+from choicegp.inference.posterior import FIRST_JITTER, Factor, factorise, prior_covariance
+from choicegp.inference.problem import Problem, SetBatch
+from choicegp.inference.sites import Sites
+from choicegp.model.likelihood import log_likelihood
+from choicegp.model.prior import UtilityPrior
+
+BLOCK = 100  # Adam steps between two looks from Python: progress and clock
+N_POINTS = 64
+_MAP_ITERATIONS, _MAP_TOLERANCE = 500, 1e-3
+_TRIAL = 40  # iterations of L-BFGS from every MAP run before the starts are compared
+_MEMORY = 10  # iterations over which L-BFGS must gain something
+_HYPERPARAMETERS, _LOG_PRECISIONS = (-8.0, 14.0), (-20.0, 20.0)  # bounds
+_CHUNK = 50_000  # utility differences worked on at a time
+_ADAM = optax.adam(0.01)
+Loss = Callable[[np.ndarray], tuple[Any, Any]]  # value and gradient
+
+
+class Parameters(NamedTuple):
+    """What is optimised: hyperparameters, whitened means w (d, t) and log λ (d, t)."""
+
+    prior: UtilityPrior
+    whitened: Array
+    log_precision: Array
+
+    def precision(self, problem: Problem) -> Array:
+        """Return λ; none for padding, which thereby keeps its prior and costs nothing."""
+        return jnp.where(problem.valid, jnp.exp(self.log_precision), 0.0)
+
+    def within_bounds(self) -> "Parameters":
+        """Move hyperparameters and precisions to where they may be."""
+        prior = jax.tree.map(lambda leaf: jnp.clip(leaf, *_HYPERPARAMETERS), self.prior)
+        return self._replace(prior=prior, log_precision=jnp.clip(self.log_precision, *_LOG_PRECISIONS))
+
+
+class Approximation(NamedTuple):
+    """The Gaussian q: mean (d, t), W (d, t, t) with covariance W^T W, and KL from the prior (d,)."""
+
+    mean: Array
+    half: Array
+    kl: Array
+
+
+def tie(prior: UtilityPrior) -> UtilityPrior:
+    """Share each kernel's variance among the utilities; one per feature is a relevance, and stays free."""
+
+    def share(path: tuple, leaf: Array) -> Array:
+        shared = path[-1].name == "log_variance" and leaf.ndim == 1
+        return jnp.full_like(leaf, jnp.mean(leaf)) if shared else leaf
+
+    return jax.tree_util.tree_map_with_path(share, prior)
+
+
+def approximate(parameters: Parameters, problem: Problem) -> Approximation:
+    """Make the Gaussian that parameters stand for, one utility after the other (no batched LAPACK)."""
+    covariance = prior_covariance(tie(parameters.prior), problem)
+    d, n = covariance.shape[:2]
+    # The ladder cannot be differentiated: it only finds the jitter.
+    jitter = factorise(jax.lax.stop_gradient(covariance), jnp.full(d, FIRST_JITTER)).jitter
+
+    def one(args: tuple[Array, Array, Array, Array]) -> Approximation:
+        matrix, own_jitter, whitened, precision = args
+        root = jnp.linalg.cholesky(matrix + own_jitter * jnp.trace(matrix) / n * jnp.eye(n))
+        b_root = jnp.linalg.cholesky(jnp.eye(n) + (root.T * precision) @ root)
+        half = solve_triangular(b_root, root.T, lower=True)
+        log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diag(b_root)))
+        shrunk = precision @ jnp.sum(half * half, axis=0)
+        return Approximation(root @ whitened, half, 0.5 * (log_determinant - shrunk + whitened @ whitened))
+
+    return jax.lax.map(one, (covariance, jitter, parameters.whitened, parameters.precision(problem)))
+
+
+def bound_on_points(
+    parameters: Parameters, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
+) -> Array:
+    """Return the ELBO on fixed points for each set: a smooth function of the parameters."""
+    q = approximate(parameters, problem)
+    covariance = jnp.swapaxes(q.half, 1, 2) @ q.half
+    bound = -jnp.sum(q.kl)
+    for batch, draws in zip(problem.batches, normals, strict=True):
+        marginal = marginals(q.mean, covariance, batch)
+        bound += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, draws, lapse))
+    return bound
+
+
+def bound_on_samples(
+    parameters: Parameters, problem: Problem, key: Array, n_samples: int, lapse: Array | None
+) -> Array:
+    """Estimate the ELBO from joint samples of the utilities of all objects, each of which serves all sets."""
+    q = approximate(parameters, problem)
+    u = q.mean[:, :, None] + jnp.swapaxes(q.half, 1, 2) @ jax.random.normal(key, (*q.mean.shape, n_samples))
+    return sum((_mean_log_likelihood(u, batch, lapse) for batch in problem.batches), -jnp.sum(q.kl))
+
+
+def _mean_log_likelihood(u: Array, batch: SetBatch, lapse: Array | None) -> Array:
+    """Average a batch's log-likelihood over samples u (d, t, S), in blocks that fit a core's cache."""
+    d, t, n_samples = u.shape
+    a, m = batch.rows.shape
+    size = min(n_samples, max(1, _CHUNK // (d * a * (a - 1) // 2 * m)))
+    while n_samples % size:
+        size -= 1
+    present, chosen = jnp.asarray(batch.present)[..., None], jnp.asarray(batch.chosen)[..., None]
+
+    @jax.checkpoint  # or the gradient would keep what every block computed
+    def of_block(part: Array) -> Array:
+        value = log_likelihood(part[:, batch.rows], present, chosen, lapse=lapse)
+        return jnp.sum(batch.weight[:, None] * value)
+
+    blocks = jnp.moveaxis(u.reshape(d, t, n_samples // size, size), 2, 0)
+    return jnp.sum(jax.lax.map(of_block, blocks)) / n_samples
+
+
+class _Task(NamedTuple):
+    """What does not change during a fit."""
+
+    problem: Problem
+    lapse: Array | None
+    clock: Clock
+    report: Report | None
+
+    def tell(self, phase: str, step: int, value: float) -> None:
+        if self.report is not None:
+            self.report(phase, step, value)
+
+
+@jax.jit
+def _map_loss(root: Array, problem: Problem, lapse: Array | None, vector: Array) -> tuple[Array, Array]:
+    """-log p(choices | u = L w) - log p(w), up to a constant, and its gradient."""
+
+    def loss(vector: Array) -> Array:
+        u = jnp.einsum("dij,dj->di", root, vector.reshape(root.shape[:2]))[:, :, None]
+        return 0.5 * vector @ vector - sum(_mean_log_likelihood(u, batch, lapse) for batch in problem.batches)
+
+    return jax.value_and_grad(loss)(vector)
+
+
+@jax.jit
+def _bound_loss(
+    template: Parameters, problem: Problem, normals: tuple, lapse: Array | None, vector: Array
+) -> tuple[Array, Array]:
+    unravel = ravel_pytree(template)[1]
+    return jax.value_and_grad(lambda x: -bound_on_points(unravel(x), problem, normals, lapse))(vector)
+
+
+@jax.jit
+def _factor_of(prior: UtilityPrior, problem: Problem) -> Factor:
+    return factorise(prior_covariance(prior, problem), jnp.full(prior.n_utilities, FIRST_JITTER))
+
+
+class _Descent(NamedTuple):
+    """Where L-BFGS stands, with the loss after every iteration."""
+
+    x: np.ndarray
+    losses: tuple[float, ...] = ()
+    status: str = "stopped"
+    message: str = ""
+
+
+def _guarded(loss: Loss) -> Any:
+    """Put a wall where ``loss`` is not finite, not so high that a line search comes back with a tiny step."""
+    seen: list[float] = []
+
+    def finite(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = (np.asarray(part, float) for part in loss(x))
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            return 2.0 * max(map(abs, seen), default=1e10), np.zeros_like(gradient)
+        seen.append(float(value))
+        return seen[-1], gradient
+
+    return finite
+
+
+def _descend(
+    task: _Task, phase: str, loss: Loss, start: _Descent, max_iter: int, tol: float, bounds: Any = None
+) -> _Descent:
+    """Go on by L-BFGS until some iterations gain less than ``tol`` (times each 100 nats of loss)."""
+    from scipy.optimize import minimize
+
+    status = "stopped" if start.losses else "failed"
+    now = start._replace(status=status, message="L-BFGS found no better point")
+
+    def look(intermediate_result: Any) -> None:
+        nonlocal now
+        losses = (*now.losses, float(intermediate_result.fun))
+        now = now._replace(x=intermediate_result.x.copy(), losses=losses, status="stopped")
+        if len(losses) % _MEMORY == 0:
+            task.tell(phase, len(losses), -losses[-1])
+        gained = losses[-_MEMORY - 1] - losses[-1] if len(losses) > _MEMORY else np.inf
+        if gained < tol * max(1.0, abs(losses[-1]) / 100.0):
+            now = now._replace(status="converged", message=f"{_MEMORY} iterations gained {gained:.2g} nats")
+        elif len(losses) >= max_iter:
+            now = now._replace(message=f"the limit of {max_iter} iterations")
+        elif task.clock.is_up:
+            now = now._replace(message=f"the time limit of {task.clock.limit:g} s")
+        else:
+            return
+        raise StopIteration
+
+    how: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
+    minimize(_guarded(loss), now.x, method="L-BFGS-B", jac=True, bounds=bounds, callback=look, options=how)
+    return now
+
+
+def _map_starts(task: _Task, priors: list[UtilityPrior], seed: int) -> list[Parameters]:
+    """Run MAP from random utilities, once for each prior; the best comes first."""
+    valid = np.asarray(task.problem.valid)
+    runs = []
+    for i, prior in enumerate(priors):
+        loss = partial(_map_loss, _factor_of(prior, task.problem).root, task.problem, task.lapse)
+        draw = np.zeros((prior.n_utilities, len(valid)))
+        draw[:, valid] = np.random.default_rng([seed, i]).normal(size=(len(draw), valid.sum()))
+        phase, start = f"MAP run {i + 1} of {len(priors)}", _Descent(draw.ravel())
+        run = _descend(task, phase, loss, start, _MAP_ITERATIONS, _MAP_TOLERANCE)
+        parameters = Parameters(prior, jnp.asarray(run.x).reshape(draw.shape), jnp.zeros(draw.shape))
+        runs.append((min(run.losses, default=np.inf), parameters.within_bounds()))
+        if task.clock.is_up:
+            break
+    return [parameters for _, parameters in sorted(runs, key=lambda run: run[0])]
+
+
+def _finish(task: _Task, parameters: Parameters, status: str, message: str, trace: np.ndarray) -> Fit:
+    """Write the approximation as prior and sites: precision diag(λ), linear part K^-1 m + λ m."""
+    prior, precision = tie(parameters.prior), parameters.precision(task.problem)
+    factor = _factor_of(prior, task.problem)
+    pairs = factor.root, parameters.whitened
+    dual = jax.lax.map(lambda pair: solve_triangular(pair[0], pair[1], lower=True, trans=1), pairs)
+    linear = dual + precision * jnp.einsum("dij,dj->di", *pairs)
+    sites = Sites(jax.vmap(jnp.diag)(precision), linear)
+    lost = len(trace) > 0 and not np.any(np.isfinite(trace[-BLOCK:]))
+    if lost or not np.all(np.isfinite(ravel_pytree((factor, sites))[0])):
+        status, message = "failed", "the bound is not finite"
+    return Fit(prior, factor, sites, task.lapse, status, message, len(trace), trace)
+
+
+class _AdamState(NamedTuple):
+    parameters: Parameters
+    moments: optax.OptState
+    safe: Parameters
+
+
+@partial(jax.jit, static_argnames="n_samples")
+def _adam_block(
+    state: _AdamState, keys: Array, problem: Problem, lapse: Array | None, n_samples: int
+) -> tuple[_AdamState, Array]:
+    def step(state: _AdamState, key: Array) -> tuple[_AdamState, Array]:
+        now = state.parameters
+        bound, slope = jax.value_and_grad(bound_on_samples)(now, problem, key, n_samples, lapse)
+        updates, moments = _ADAM.update(jax.tree.map(jnp.negative, slope), state.moments)
+        on = _AdamState(jax.tree.map(jnp.add, now, updates).within_bounds(), moments, now)
+        # A step that left the numbers goes back to the last good place, with Adam's memory wiped.
+        back = _AdamState(state.safe, _ADAM.init(state.safe), state.safe)
+        healthy = jnp.isfinite(bound) & jnp.all(jnp.isfinite(ravel_pytree(slope)[0]))
+        return jax.tree.map(lambda good, retry: jnp.where(healthy, good, retry), on, back), bound
+
+    return jax.lax.scan(step, state, keys)
+
+
+def fit_paper(
+    prior: UtilityPrior,
+    problem: Problem,
+    *,
+    seed: int,
+    n_starts: int = 5,
+    max_iter: int = 5000,
+    clock: Clock,
+    lapse: float = 0.0,
+    n_samples: int = 300,
+    report: Report | None = None,
+) -> Fit:
+    """Fit as the authors did: MAP runs, then a fixed number of Adam steps on a Monte Carlo ELBO.
+
+    Parameters
+    ----------
+    prior : UtilityPrior
+        Where the hyperparameters start; the kernels' variances are tied.
+    problem : Problem
+    seed : int
+    n_starts : int
+        MAP runs; the best goes on.
+    max_iter : int
+        Adam steps, all of which are taken unless the time is up.
+    clock : Clock
+    lapse : float
+        Fixed lapse rate.
+    n_samples : int
+        Fresh samples of all utilities at every step.
+    report : callable, optional
+        Called as report(phase, step, value) now and then.
+
+    Returns
+    -------
+    Fit
+        "converged" when the bound, smoothed over hundreds of steps, had stopped rising.  The trace is the
+        noisy bound of every step.
+
+    Examples
+    --------
+    >>> from choicegp.data.synthetic import sincos
+    >>> from choicegp.inference.problem import pose
+    >>> from choicegp.model.kernels import RBF
+    >>> data = sincos(n_objects=20, n_sets=10).data
+    >>> problem = pose(data, data.X, np.arange(20), effects=False)
+    >>> prior = UtilityPrior.create(RBF(), n_features=1, n_utilities=2)
+    >>> fit_paper(prior, problem, seed=0, n_starts=1, max_iter=5, clock=Clock(None), n_samples=8).message
+    'the limit of 5 steps; the bound was still rising'
+    """
+    prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
+    task = _Task(problem, jnp.asarray(lapse) if lapse > 0 else None, clock, report)
+    start = _map_starts(task, [tie(prior)] * n_starts, seed)[0]
+    state, trace = _AdamState(start, _ADAM.init(start), start), np.zeros(0)
+    while len(trace) < max_iter and not clock.is_up:
+        key = jax.random.fold_in(jax.random.key(seed), len(trace))
+        keys = jax.random.split(key, min(BLOCK, max_iter - len(trace)))
+        state, bounds = _adam_block(state, keys, task.problem, task.lapse, n_samples)
+        trace = np.concatenate([trace, bounds])
+        task.tell("fit", len(trace), float(np.mean(bounds)))
+    return _finish(task, state.safe, *_verdict(trace, max_iter, clock), trace)
+
+
+def _verdict(trace: np.ndarray, max_iter: int, clock: Clock) -> tuple[str, str]:
+    if len(trace) < max_iter:
+        return "stopped", f"the time limit of {clock.limit:g} s, after {len(trace)} steps"
+    whose = "the paper's 5000 steps" if max_iter == 5000 else f"the limit of {max_iter} steps"
+    # The last tenth of the steps against the one before it, with twice the difference's standard error.
+    n = max_iter // 10
+    before, after = trace[-2 * n : -n], trace[-n:]
+    if n >= BLOCK and np.mean(after) - np.mean(before) < 2.0 * np.sqrt((np.var(before) + np.var(after)) / n):
+        return "converged", f"{whose}; the last {n} no longer raised the bound"
+    return "stopped", f"{whose}; the bound was still rising"
+
+
+def fit_paper_converged(
+    prior: UtilityPrior,
+    problem: Problem,
+    *,
+    seed: int,
+    n_starts: int,
+    max_iter: int,
+    tol: float,
+    clock: Clock,
+    lapse: float = 0.0,
+    report: Report | None = None,
+) -> Fit:
+    """Take the authors' family to its optimum: L-BFGS on a smooth ELBO, with fixed points for each set.
+
+    Starts have several lengthscales.  Every MAP run is followed for a few iterations, and the one with the
+    best bound goes on for ``max_iter`` iterations at most; it has converged when ten of them gain less than
+    ``tol`` nats (for each 100 nats of bound, at least).  Other parameters are as for `fit_paper`; the trace
+    has the bound of every iteration.
+    """
+    normals = jax.tree.map(jnp.asarray, quasi_normals(problem, prior.n_utilities, N_POINTS, seed))
+    prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
+    task = _Task(problem, jnp.asarray(lapse) if lapse > 0 else None, clock, report)
+    # One lengthscale has hardly more than one MAP: local optima are found from several.
+    priors = [scaled(tie(prior), LENGTHSCALES[i % len(LENGTHSCALES)]) for i in range(n_starts)]
+    starts = _map_starts(task, priors, seed)
+    template, unravel = starts[0], ravel_pytree(starts[0])[1]
+    sizes = [ravel_pytree(part)[0].size for part in template]
+    bounds = np.repeat([_HYPERPARAMETERS, (-np.inf, np.inf), _LOG_PRECISIONS], sizes, axis=0)
+    loss = partial(_bound_loss, template, task.problem, normals, task.lapse)
+    trials: list[_Descent] = []
+    while len(trials) < len(starts) and not (trials and clock.is_up):
+        start = _Descent(np.asarray(ravel_pytree(starts[len(trials)])[0]))
+        phase = f"start {len(trials) + 1} of {len(starts)}"
+        trials.append(_descend(task, phase, loss, start, min(_TRIAL, max_iter), tol, bounds))
+    best = min(trials, key=lambda run: min(run.losses, default=np.inf))
+    for _ in range(2):  # the second time only after a line search that failed
+        if best.status != "converged" and len(best.losses) < max_iter and not clock.is_up:
+            best = _descend(task, "fit", loss, best, max_iter, tol, bounds)
+    found = unravel(jnp.asarray(best.x))
+    return _finish(task, found, best.status, best.message, -np.asarray(best.losses))

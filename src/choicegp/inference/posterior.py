@@ -1,0 +1,183 @@
+"""The Gaussian posterior of the utilities at the shown objects, and at any others (eq:pred)."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.linalg import solve_triangular
+
+from choicegp.inference.expectation import expected_log_likelihood, marginals
+from choicegp.inference.problem import Problem
+from choicegp.inference.sites import Sites
+from choicegp.model.prior import Objects, UtilityPrior
+
+FIRST_JITTER = 1e-9
+LAST_JITTER = 1e-2
+_LEAST_VARIANCE = 1e-30  # a covariance of zeros too has a factor: a linear kernel where no feature varies
+
+
+class Factor(NamedTuple):
+    """Cholesky factors (d, t, t) of the prior covariance K + jitter, and the jitter (d,) that they took."""
+
+    root: Array
+    jitter: Array
+
+
+class Moments(NamedTuple):
+    """The posterior that prior and sites make.
+
+    Attributes
+    ----------
+    mean : Array (d, t)
+    covariance : Array (d, t, t)
+    dual : Array (d, t)
+        K^-1 mean.
+    half : Array (d, t, t)
+        W with covariance = W^T W.
+    kl : Array (d,)
+        KL divergence from the prior.
+    """
+
+    mean: Array
+    covariance: Array
+    dual: Array
+    half: Array
+    kl: Array
+
+
+def prior_covariance(prior: UtilityPrior, problem: Problem) -> Array:
+    """Return K (d, t, t) at the problem's objects; padding is independent of everything, with variance 1."""
+    valid = problem.valid
+    covariance = prior.covariance(problem.objects, problem.objects)
+    return jnp.where(valid[:, None] & valid[None, :], covariance, 0.0) + jnp.diag(1.0 * ~valid)
+
+
+def factorise(covariance: Array, jitter: Array) -> Factor:
+    """Cholesky with a ladder: jitter times the mean variance is added, ten times more after each failure."""
+    n = covariance.shape[-1]
+
+    def one(args: tuple[Array, Array]) -> tuple[Array, Array]:
+        matrix, start = args
+        scale = jnp.maximum(jnp.trace(matrix) / n, _LEAST_VARIANCE)
+
+        def failed(carry: tuple[Array, Array]) -> Array:
+            return ~jnp.all(jnp.isfinite(carry[0])) & (carry[1] < LAST_JITTER)
+
+        def climb(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            raised = carry[1] * 10.0
+            return jnp.linalg.cholesky(matrix + raised * scale * jnp.eye(n)), raised
+
+        return jax.lax.while_loop(failed, climb, (jnp.full_like(matrix, jnp.nan), start / 10.0))
+
+    return Factor(*jax.lax.map(one, (covariance, jitter)))
+
+
+def condition(factor: Factor, sites: Sites) -> Moments:
+    """Combine prior and sites: B = I + L^T Λ L, S = L B^-1 L^T, m = S η, one utility after the other.
+
+    A map over single matrices rather than a batched call: batched LAPACK deadlocked in one release of jaxlib.
+    """
+
+    def one(args: tuple[Array, Array, Array]) -> Moments:
+        root, precision, linear = args
+        b = jnp.eye(root.shape[0]) + root.T @ (precision @ root)
+        b_root = jnp.linalg.cholesky(b)
+        half = solve_triangular(b_root, root.T, lower=True)
+        covariance = half.T @ half
+        mean = covariance @ linear
+        dual = linear - precision @ mean  # (K^-1 + Λ) m = η
+        # tr(K^-1 S) - t = -tr(Λ S)
+        kl = 0.5 * (2.0 * jnp.sum(jnp.log(jnp.diag(b_root))) - jnp.sum(precision * covariance) + mean @ dual)
+        return Moments(mean, covariance, dual, half, kl)
+
+    return jax.lax.map(one, (factor.root, sites.precision, sites.linear))
+
+
+class Posterior(eqx.Module):
+    """Gaussian posterior of the utilities, ready to predict: nothing is factorised again.
+
+    Attributes
+    ----------
+    prior : UtilityPrior
+    objects : Objects
+        The objects that were shown.
+    mean : Array (d, t)
+        Posterior means at those objects.
+    dual : Array (d, t)
+        K^-1 mean.
+    gain : Array (d, t, t)
+        K^-1 - K^-1 S K^-1 = Λ - Λ S Λ: what the choices take off the prior covariance.
+    lapse : Array or None
+    """
+
+    prior: UtilityPrior
+    objects: Objects
+    mean: Array
+    dual: Array
+    gain: Array
+    lapse: Array | None = None
+
+    @property
+    def n_utilities(self) -> int:
+        """Number of utilities."""
+        return self.dual.shape[0]
+
+    def mean_at(self, objects: Objects) -> Array:
+        """Return the posterior means (d, n) at other objects."""
+        return jnp.einsum("dtn,dt->dn", self.prior.covariance(self.objects, objects), self.dual)
+
+    def mean_and_variance_at(self, objects: Objects) -> tuple[Array, Array]:
+        """Return posterior means and variances, each (d, n)."""
+        cross = self.prior.covariance(self.objects, objects)
+        shrink = jnp.einsum("dtn,dtn->dn", cross, self.gain @ cross)
+        variance = jnp.maximum(self.prior.variance(objects) - shrink, 0.0)
+        return jnp.einsum("dtn,dt->dn", cross, self.dual), variance
+
+    def mean_and_covariance_at(self, objects: Objects) -> tuple[Array, Array]:
+        """Return posterior means (d, n) and covariances (d, n, n)."""
+        cross = self.prior.covariance(self.objects, objects)
+        shrink = jnp.swapaxes(cross, 1, 2) @ (self.gain @ cross)
+        covariance = self.prior.covariance(objects, objects) - shrink
+        return jnp.einsum("dtn,dt->dn", cross, self.dual), 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2))
+
+
+def gain_of(half: Array, precision: Array) -> Array:
+    """Λ - Λ S Λ for one utility, from S = W^T W."""
+    through = half @ precision
+    return precision - through.T @ through
+
+
+@jax.jit
+def _mean_dual_gain(factor: Factor, sites: Sites) -> tuple[Array, Array, Array]:
+    moments = condition(factor, sites)
+    gain = jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
+    return moments.mean, moments.dual, gain
+
+
+def posterior_of(
+    prior: UtilityPrior, problem: Problem, factor: Factor, sites: Sites, lapse: Array | None
+) -> Posterior:
+    """Make the posterior that prior and sites define, as plain arrays without the padding."""
+    mean, dual, gain = (np.asarray(part) for part in _mean_dual_gain(factor, sites))
+    n = problem.n_objects
+    objects = Objects(problem.objects.X[:n], problem.objects.codes[:n])
+    arrays = Posterior(prior, objects, mean[:, :n], dual[:, :n], gain[:, :n, :n], lapse)  # type: ignore[arg-type]
+    return jax.tree.map(np.asarray, arrays)
+
+
+def evidence_bound(
+    factor: Factor, sites: Sites, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
+) -> Array:
+    """Return the ELBO: sum_k E_q[log p(C_k | A_k, u)] - KL(q | prior), without hyperpriors.
+
+    Every inference is scored by this one function, on points it has not seen.
+    """
+    moments = condition(factor, sites)
+    bound = -jnp.sum(moments.kl)
+    for batch, draws in zip(problem.batches, normals, strict=True):
+        marginal = marginals(moments.mean, moments.covariance, batch)
+        bound += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, draws, lapse))
+    return bound

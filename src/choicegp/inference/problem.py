@@ -1,0 +1,143 @@
+"""Choice data as inference sees them: shown objects, and sets as padded arrays of a few fixed shapes."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.model.prior import Objects
+
+_SIZES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+_MOST_BATCHES = 3  # every batch shape is compiled by itself
+
+
+class SetBatch(NamedTuple):
+    """Sets of similar size, padded to one.
+
+    Attributes
+    ----------
+    rows : int array (a, m)
+        Objects of each set, as rows of the problem's objects: chosen first, then rejected, then padding.
+    present, chosen : bool array (a, m)
+    weight : array (m,)
+        Weight of each set; 0 for padding.
+    sets : int array (m,)
+        Number of the set in the data; -1 for padding.
+    """
+
+    rows: np.ndarray
+    present: np.ndarray
+    chosen: np.ndarray
+    weight: np.ndarray
+    sets: np.ndarray
+
+
+class Problem(NamedTuple):
+    """What is to be inferred: utilities at the shown objects, from batches of sets.
+
+    Attributes
+    ----------
+    objects : Objects
+        The distinct shown objects, padded by copies of the first.
+    valid : bool array (t,)
+        False for padding.
+    batches : tuple of SetBatch
+    """
+
+    objects: Objects
+    valid: np.ndarray
+    batches: tuple[SetBatch, ...]
+
+    @property
+    def n_objects(self) -> int:
+        """Number of distinct shown objects, padding left out."""
+        return int(self.valid.sum())
+
+    @property
+    def n_sets(self) -> int:
+        """Number of sets that say something: those of at least two objects."""
+        return int(sum((batch.sets >= 0).sum() for batch in self.batches))
+
+
+def padded_size(n: int, fineness: int) -> int:
+    """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
+    step = 1 << max(0, n.bit_length() - 1 - fineness)
+    return -(-n // step) * step
+
+
+def pose(data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool) -> Problem:
+    """Turn choice data into a `Problem`.
+
+    Parameters
+    ----------
+    data : ChoiceData
+        With choices.
+    X : ndarray (t, c)
+        Scaled features of the rows of ``data.X``.
+    codes : ndarray (t,)
+        A number for each object id.
+    effects : bool
+        Whether objects have effects of their own; without, rows equal in features are one object.
+    """
+    shown = np.unique(data.flat_shown)
+    key = np.column_stack([X[shown], codes[shown]]) if effects else X[shown]
+    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    local = np.full(len(data.X), -1)
+    local[shown] = inverse.ravel()
+    kept = shown[first]
+    n = padded_size(len(kept), 4)
+    padding = np.full(n - len(kept), kept[0])
+    rows = np.concatenate([kept, padding])
+    objects = Objects(np.ascontiguousarray(X[rows]), codes[rows])  # type: ignore[arg-type]
+    return Problem(objects, np.arange(n) < len(kept), _batches(data, local))
+
+
+def _batches(data: ChoiceData, local: np.ndarray) -> tuple[SetBatch, ...]:
+    sizes = np.diff(data.offsets)
+    assert data.flat_chosen is not None
+    # A set of one object says nothing.
+    informative = np.flatnonzero(sizes > 1)
+    padded = np.array([_padded_set_size(int(size)) for size in np.unique(sizes[informative])])
+    shape_of = dict(zip(np.unique(sizes[informative]), padded, strict=True))
+    shapes = np.array([shape_of[size] for size in sizes[informative]], dtype=int)
+    shapes = _merge_rare(shapes)
+    return tuple(_batch(data, local, informative[shapes == a], int(a)) for a in np.unique(shapes))
+
+
+def _padded_set_size(size: int) -> int:
+    return next((s for s in _SIZES if s >= size), padded_size(size, 2))
+
+
+def _merge_rare(shapes: np.ndarray) -> np.ndarray:
+    """Move the cheapest shapes up to the next larger one until few shapes are left."""
+    shapes = shapes.copy()
+    while len(present := np.unique(shapes)) > _MOST_BATCHES:
+        cost = [(upper**2 - lower**2) * np.sum(shapes == lower) for lower, upper in pairwise(present)]
+        cheapest = int(np.argmin(cost))
+        shapes[shapes == present[cheapest]] = present[cheapest + 1]
+    return shapes
+
+
+def _batch(data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int) -> SetBatch:
+    m = padded_size(len(sets), 3)
+    rows = np.zeros((a, m), dtype=np.int32)
+    present = np.zeros((a, m), dtype=bool)
+    chosen = np.zeros((a, m), dtype=bool)
+    sizes = np.diff(data.offsets)[sets]
+    # Flat positions of all objects of these sets, ordered by set and, inside it, chosen first.
+    column = np.repeat(np.arange(len(sets)), sizes)
+    position = np.arange(len(column)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    flat = np.repeat(data.offsets[sets], sizes) + position
+    was_chosen = data.flat_chosen[flat]  # type: ignore[index]
+    order = np.lexsort((position, ~was_chosen, column))
+    rows[position, column] = local[data.flat_shown[flat[order]]]
+    present[position, column] = True
+    chosen[position, column] = was_chosen[order]
+    # Padding repeats an object of its own set, so that it brings no new object into the marginal.
+    rows = np.where(present, rows, rows[:1])
+    weight = np.zeros(m)
+    weight[: len(sets)] = 1.0 if data.weights is None else data.weights[sets]
+    numbers = np.full(m, -1)
+    numbers[: len(sets)] = sets
+    return SetBatch(rows, present, chosen, weight, numbers)

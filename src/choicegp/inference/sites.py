@@ -1,0 +1,90 @@
+"""Sites: the Gaussian factor by which each set's likelihood is replaced.
+
+The optimal Gaussian posterior has precision K^-1 + sum_k E_k P_k E_k^T with one a x a block P_k per set and
+utility, and natural parameter sum_k E_k eta_k.  Only the global sums are kept.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.inference.problem import SetBatch
+from choicegp.model.derivatives import ExpectedDerivatives
+
+
+class Sites(NamedTuple):
+    """The sum of all sites.
+
+    Attributes
+    ----------
+    precision : Array (d, t, t)
+    linear : Array (d, t)
+    """
+
+    precision: Array
+    linear: Array
+
+
+def zero_sites(n_utilities: int, n_objects: int) -> Sites:
+    """Return sites that say nothing."""
+    return Sites(jnp.zeros((n_utilities, n_objects, n_objects)), jnp.zeros((n_utilities, n_objects)))
+
+
+def psd_part(curvature: Array) -> Array:
+    """Project (d, a, a, m) onto positive semi-definite matrices.
+
+    The curvature only acts on differences, so the projection is made in the (a - 1)-dimensional space of
+    vectors that sum to zero; in one and two dimensions it has a closed form.
+    """
+    a = curvature.shape[1]
+    if a == 1:
+        return curvature
+    contrast = np.linalg.qr(np.column_stack([np.ones(a), np.eye(a)[:, 1:]]))[0][:, 1:]
+    inner = jnp.einsum("oi,dopm,pj->dmij", contrast, curvature, contrast)
+    if a == 2:
+        clipped = jnp.maximum(inner, 0.0)
+    elif a == 3:
+        clipped = _psd_part_2x2(inner)
+    else:
+        values, vectors = jnp.linalg.eigh(inner)
+        clipped = (vectors * jnp.maximum(values, 0.0)[..., None, :]) @ jnp.swapaxes(vectors, -1, -2)
+    return jnp.einsum("oi,dmij,pj->dopm", contrast, clipped, contrast)
+
+
+def _psd_part_2x2(inner: Array) -> Array:
+    x, y, z = inner[..., 0, 0], inner[..., 1, 1], inner[..., 0, 1]
+    middle = 0.5 * (x + y)
+    radius = jnp.maximum(jnp.sqrt(0.25 * (x - y) ** 2 + z * z), jnp.finfo(inner.dtype).tiny)
+    identity = jnp.eye(2)
+    # Projector onto the eigenvector of the larger eigenvalue, middle + radius.
+    larger = (inner - (middle - radius)[..., None, None] * identity) / (2 * radius)[..., None, None]
+    high, low = jnp.maximum(middle + radius, 0.0), jnp.maximum(middle - radius, 0.0)
+    return high[..., None, None] * larger + low[..., None, None] * (identity - larger)
+
+
+def add_up(
+    batch: SetBatch, weight: Array, expected: ExpectedDerivatives, mean: Array, total: Sites, forces: Array
+) -> tuple[Sites, Array]:
+    """Add a batch's sites to the sums.
+
+    A site has precision P+ (clipped) and linear part g + P+ m: with the clipped P+ in both places,
+    K^-1 m = sum g holds at the fixed point whatever was clipped.
+
+    Returns
+    -------
+    Sites, Array (d, t)
+        The sums, and the sum of the gradients g alone.
+    """
+    rows = batch.rows
+    precision = weight * psd_part(expected.curvature)
+    gradient = weight * expected.gradient
+    linear = gradient + jnp.einsum("dopm,dpm->dom", precision, mean[:, rows])
+    return (
+        Sites(
+            total.precision.at[:, rows[:, None], rows[None, :]].add(precision),
+            total.linear.at[:, rows].add(linear),
+        ),
+        forces.at[:, rows].add(gradient),
+    )

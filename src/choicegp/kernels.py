@@ -1,0 +1,31 @@
+"""Kernels to give to `choicegp.ChoiceGP`: by themselves, added or multiplied.
+
+>>> from choicegp.kernels import RBF, Additive
+>>> kernel = RBF() + Additive(lengthscale=0.2)
+"""
+
+from choicegp.model.kernels import (
+    RBF,
+    Additive,
+    Kernel,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    Product,
+    Sum,
+)
+
+__all__ = [
+    "RBF",
+    "Additive",
+    "Kernel",
+    "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Periodic",
+    "Product",
+    "Sum",
+]

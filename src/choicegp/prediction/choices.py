@@ -1,0 +1,256 @@
+"""What would be chosen: probabilities of choices under the posterior (eq:infer).
+
+For sets of at most ten objects every subset is scored: the paper's likelihood of each, averaged over
+posterior samples, after division by the sum over all subsets (the likelihood does not sum to one by itself).
+Larger sets use the Pareto sets of posterior samples.  Sample points are fixed, so predictions repeat exactly.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
+from choicegp.inference.posterior import Posterior
+from choicegp.model.likelihood import (
+    FLOOR,
+    MAX_ENUMERATED,
+    log_likelihood,
+    pair_logs,
+    subset_probabilities,
+)
+from choicegp.model.prior import Objects
+
+N_SAMPLES = 512
+_SCORE_SAMPLES = 1024
+_LARGE_SAMPLES = 128  # of sets too large to enumerate
+_CANDIDATES = 16
+_SCORED_SIZE = 200  # sets larger than this are predicted object by object
+_CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
+_BLOCK = 500_000  # the same where a chunk is worked through in blocks of points
+
+
+class _Group(NamedTuple):
+    """Sets of one size: their numbers (n,), and the rows of their objects (a, m); m >= n, padded."""
+
+    sets: np.ndarray
+    rows: np.ndarray
+
+
+def _groups(data: ChoiceData) -> Iterator[_Group]:
+    """Yield chunks of sets of equal size, each chunk padded to a full one by repeating its last set."""
+    sizes = np.diff(data.offsets)
+    for a in np.unique(sizes):
+        sets = np.flatnonzero(sizes == a)
+        rows = data.flat_shown[data.offsets[sets][None, :] + np.arange(a)[:, None]]
+        size = _chunk_size(int(a), len(sets))
+        for start in range(0, len(sets), size):
+            part = np.arange(start, min(start + size, len(sets)))
+            filled = np.concatenate([part, np.full(size - len(part), part[-1])])
+            yield _Group(sets[part], rows[:, filled])
+
+
+def _chunk_size(a: int, n_sets: int) -> int:
+    cells = 2**a * N_SAMPLES if a <= MAX_ENUMERATED else a * a * _LARGE_SAMPLES
+    size = 1 << max(0, (_CELLS // cells).bit_length() - 1)
+    # Never much larger than the data, but one of few shapes.
+    return max(1, min(size, 1024, 1 << (n_sets - 1).bit_length()))
+
+
+def set_marginals(posterior: Posterior, objects: Objects) -> Marginals:
+    """Return the posterior of differences inside sets; ``objects`` holds arrays (a, m, c) and (a, m)."""
+    a, m, c = objects.X.shape
+    flat = Objects(objects.X.reshape(a * m, c), objects.codes.reshape(a * m))
+    cross = posterior.prior.covariance(posterior.objects, flat)
+    d, t, _ = cross.shape
+    mean = jnp.einsum("dtn,dt->dn", cross, posterior.dual).reshape(d, a, m)
+    through = (posterior.gain @ cross).reshape(d, t, a, m)
+    shrink = jnp.einsum("dtom,dtpm->dopm", cross.reshape(d, t, a, m), through)
+    own = jax.vmap(lambda one: posterior.prior.covariance(one, one), 1, -1)(objects)
+    return of_differences(mean, own - 0.5 * (shrink + jnp.swapaxes(shrink, 1, 2)))
+
+
+@jax.jit
+def subset_table(posterior: Posterior, objects: Objects, normals: Array) -> Array:
+    """Return P(C | A) of every subset of each set, (2^a, m); the columns sum to one."""
+    a, m = objects.codes.shape
+    if a == 1:
+        return jnp.tile(jnp.array([[0.0], [1.0]]), (1, m))
+    marginal = set_marginals(posterior, objects)
+    if a == 2:
+        table = _pair_table(marginal)
+    else:
+        subsets = subset_probabilities(samples(marginal, jnp.broadcast_to(normals, _wide(normals, m))))
+        table = jnp.mean(subsets / jnp.sum(subsets, axis=0), axis=-1)
+    if posterior.lapse is None:
+        return table
+    uniform = jnp.where(jnp.arange(2**a) > 0, 1.0 / (2**a - 1), 0.0)[:, None]
+    return (1.0 - posterior.lapse) * table + posterior.lapse * uniform
+
+
+def _pair_table(marginal: Marginals) -> Array:
+    """Return the exact table for two objects: E[Φ(z)] = Φ(μ / sqrt(1 + v)), and utilities are independent."""
+    z = -marginal.mean[:, 0] / jnp.sqrt(1.0 + marginal.root[:, 0, 0] ** 2)  # first minus second
+    logs = pair_logs(z)
+    table = jnp.exp(jnp.stack([logs.dominates, logs.dominated, logs.incomparable])) + FLOOR
+    return jnp.pad(table / jnp.sum(table, axis=0), ((1, 0), (0, 0)))
+
+
+def _wide(normals: Array, m: int) -> tuple[int, ...]:
+    d, n, _, s = normals.shape
+    return (d, n, m, s)
+
+
+@jax.jit
+def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> Array:
+    """Return the Pareto sets (a, m, S) of posterior samples."""
+    m = objects.codes.shape[1]
+    u = samples(set_marginals(posterior, objects), jnp.broadcast_to(normals, _wide(normals, m)))
+
+    def beaten_by(o: Array) -> Array:
+        return jnp.all(u[:, o, None] >= u, axis=0) & jnp.any(u[:, o, None] > u, axis=0)
+
+    beaten = jax.lax.fori_loop(
+        0, u.shape[1], lambda o, beaten: beaten | beaten_by(o), jnp.zeros(u.shape[1:], bool)
+    )
+    return ~beaten
+
+
+@jax.jit
+def _log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, normals: Array) -> Array:
+    """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S)."""
+    a, m = chosen.shape
+    d, n, _, n_points = normals.shape
+    marginal = set_marginals(posterior, objects)
+    present = jnp.ones(chosen.shape, bool)
+
+    def of_block(draws: Array) -> Array:
+        u = samples(marginal, jnp.broadcast_to(draws, _wide(draws, m)))
+        return log_likelihood(u, present[..., None], chosen[..., None], lapse=posterior.lapse)
+
+    # Both are powers of two, so that blocks of points come out even.
+    size = min(n_points, 1 << max(0, (_BLOCK // (d * a * a * m)).bit_length() - 1))
+    blocks = jnp.moveaxis(normals.reshape(d, n, 1, n_points // size, size), 3, 0)
+    return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
+
+
+@partial(jax.jit, static_argnames="n_samples")
+def _mean_of_logs(values: Array, n_samples: int) -> Array:
+    return jax.nn.logsumexp(values, axis=-1) - jnp.log(n_samples)
+
+
+class ChoicePredictor(NamedTuple):
+    """Predicts choices for the sets of a ChoiceData.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    objects : Objects
+        The rows of the data's table, as the posterior sees them.
+    data : ChoiceData
+    """
+
+    posterior: Posterior
+    objects: Objects
+    data: ChoiceData
+
+    def _chunks(self) -> Iterator[tuple[_Group, Objects]]:
+        for group in _groups(self.data):
+            yield group, Objects(self.objects.X[group.rows], self.objects.codes[group.rows])
+
+    def _normals(self, a: int, n: int) -> np.ndarray:
+        return sobol_normals(self.posterior.n_utilities, a - 1, 1, n, np.random.default_rng(0))
+
+    def probabilities(self) -> list[np.ndarray]:
+        """P(object is chosen), one array per set aligned with ``data.shown``."""
+        result: list[np.ndarray] = [np.empty(0)] * len(self.data)
+        for group, objects in self._chunks():
+            a = group.rows.shape[0]
+            if a <= MAX_ENUMERATED:
+                member = (np.arange(2**a)[:, None] >> np.arange(a)) & 1
+                chosen = member.T @ self._table(objects)
+            else:
+                chosen = self._shares(self._sampled(objects))
+            for column, k in enumerate(group.sets):
+                result[k] = np.clip(chosen[:, column], 0.0, 1.0)
+        return result
+
+    def _table(self, objects: Objects) -> np.ndarray:
+        points = self._normals(objects.codes.shape[0], N_SAMPLES)
+        return np.asarray(subset_table(self.posterior, objects, points))
+
+    def _sampled(self, objects: Objects) -> np.ndarray:
+        points = self._normals(objects.codes.shape[0], _LARGE_SAMPLES)
+        return np.asarray(_sampled_choices(self.posterior, objects, points))
+
+    def _shares(self, choices: np.ndarray) -> np.ndarray:
+        shares = choices.mean(axis=-1)
+        lapse = self.posterior.lapse
+        # A random non-empty subset holds an object with probability 1/2, but for the empty one.
+        return shares if lapse is None else (1.0 - float(lapse)) * shares + float(lapse) * 0.5
+
+    def choices(self) -> list[np.ndarray]:
+        """Most probable choice from each set, as row numbers of ``data.X``."""
+        result: list[np.ndarray] = [np.empty(0, int)] * len(self.data)
+        for group, objects in self._chunks():
+            a = group.rows.shape[0]
+            if a <= MAX_ENUMERATED:
+                best = np.argmax(self._table(objects), axis=0)
+                mask = (best[None, :] >> np.arange(a)[:, None]) & 1 == 1
+            else:
+                mask = self._best_proposed(objects)
+            for column, k in enumerate(group.sets):
+                result[k] = group.rows[mask[:, column], column]
+        return result
+
+    def _best_proposed(self, objects: Objects) -> np.ndarray:
+        """Most likely of the subsets that samples propose, (a, m); object by object for very large sets."""
+        a, m = objects.codes.shape
+        proposed = self._sampled(objects)
+        shares = proposed.mean(axis=-1)
+        best = np.maximum(shares > 0.5, shares >= shares.max(axis=0))
+        if a > _SCORED_SIZE:
+            return best
+        normals = self._normals(a, 32)
+        for column in range(m):
+            candidates, counts = np.unique(proposed[:, column], axis=1, return_counts=True)
+            order = np.argsort(-counts, kind="stable")[: _CANDIDATES - 1]
+            tried = np.column_stack([candidates[:, order], best[:, column]])
+            tried = np.pad(tried, ((0, 0), (0, _CANDIDATES - tried.shape[1])), mode="edge")
+            repeated = jax.tree.map(lambda of, k=column: np.repeat(of[:, k, None], _CANDIDATES, 1), objects)
+            scores = _mean_of_logs(_log_likelihoods(self.posterior, repeated, tried, normals), 32)
+            best[:, column] = tried[:, int(np.argmax(scores))]
+        return best
+
+    def log_probabilities(self, *, normalized: bool) -> np.ndarray:
+        """Log P(C(A) | A, training data) of the data's own choices (m,)."""
+        if self.data.flat_chosen is None:
+            raise ChoiceGPError("log_prob needs data with choices: these have none")
+        result = np.empty(len(self.data))
+        for group, objects in self._chunks():
+            a, m = group.rows.shape
+            offsets = self.data.offsets[group.sets]
+            chosen = self.data.flat_chosen[offsets[None, :] + np.arange(a)[:, None]]
+            chosen = np.pad(chosen, ((0, 0), (0, m - len(group.sets))), mode="edge")
+            if not normalized:
+                values = _log_likelihoods(self.posterior, objects, chosen, self._normals(a, _SCORE_SAMPLES))
+                logs = np.asarray(_mean_of_logs(values, _SCORE_SAMPLES))
+            elif a <= MAX_ENUMERATED:
+                table = self._table(objects)
+                code = np.sum(chosen << np.arange(a)[:, None], axis=0)
+                with np.errstate(divide="ignore"):
+                    logs = np.log(table[code, np.arange(m)])
+            else:
+                raise ChoiceGPError(
+                    f"set {self.data.set_ids[group.sets[0]]!r} has {a} objects: normalized log probabilities "
+                    f"need the sum over all subsets, which is taken up to {MAX_ENUMERATED} objects; "
+                    "use normalized=False"
+                )
+            result[group.sets] = logs[: len(group.sets)]
+        return result

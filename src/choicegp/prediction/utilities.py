@@ -1,0 +1,147 @@
+"""Questions about utilities: joint samples, dominance between objects, recommendations."""
+
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.data.pareto import undominated
+from choicegp.errors import ChoiceGPError
+from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise
+from choicegp.model.likelihood import pair_logs
+from choicegp.model.prior import Objects
+
+MOST_JOINT = 5000  # objects sampled jointly
+_MOST_CANDIDATES = 1500
+_N_SAMPLES = 512
+_REFERENCE = 64  # objects of the largest sums, with which all others are compared first
+_PART = 2048  # objects compared at a time
+
+
+class MeanAndSd(Protocol):
+    """Posterior mean and standard deviation of utilities, each (n, d)."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Posterior mean."""
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Posterior standard deviation."""
+
+
+@jax.jit
+def _joint_roots(posterior: Posterior, objects: Objects) -> tuple[Array, Array]:
+    mean, covariance = posterior.mean_and_covariance_at(objects)
+    # With a ladder of jitters: a posterior covariance is often singular to rounding.
+    return mean, factorise(covariance, jnp.full(len(mean), FIRST_JITTER)).root
+
+
+def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random_state: int) -> np.ndarray:
+    """Return joint samples of the utilities at the objects, (S, n, d)."""
+    for name, value, least in (("n_samples", n_samples, 1), ("random_state", random_state, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    n = len(objects.X)
+    if n > MOST_JOINT:
+        raise ChoiceGPError(f"joint samples are drawn for at most {MOST_JOINT} objects at a time; got {n}")
+    mean, roots = (np.asarray(part) for part in _joint_roots(posterior, objects))
+    draws = np.random.default_rng(random_state).normal(size=(mean.shape[0], n, n_samples))
+    return np.moveaxis(mean[:, :, None] + roots @ draws, (0, 1, 2), (2, 1, 0))
+
+
+@jax.jit
+def _dominance(posterior: Posterior, first: Objects, second: Objects) -> Array:
+    def difference(one: Objects, other: Objects) -> tuple[Array, Array]:
+        both = Objects(jnp.stack([one.X, other.X]), jnp.stack([one.codes, other.codes]))
+        mean, covariance = posterior.mean_and_covariance_at(both)
+        return mean[:, 0] - mean[:, 1], covariance[:, 0, 0] + covariance[:, 1, 1] - 2 * covariance[:, 0, 1]
+
+    mean, variance = jax.vmap(difference)(first, second)
+    # E[Φ(z)] = Φ(μ / sqrt(1 + v)), and the utilities are independent: no sampling is needed.
+    z = mean / jnp.sqrt(1.0 + jnp.maximum(variance, 0.0))
+    logs = pair_logs(z.T)
+    return jnp.exp(jnp.stack([logs.dominates, logs.dominated, logs.incomparable], axis=1))
+
+
+def dominance_probabilities(posterior: Posterior, first: Objects, second: Objects) -> np.ndarray:
+    """Return P(first dominates), P(second dominates), P(incomparable) for pairs of objects, (n, 3)."""
+    if len(first.X) != len(second.X):
+        raise ChoiceGPError(
+            f"X1 has {len(first.X)} rows and X2 {len(second.X)}: they are compared row by row"
+        )
+    parts = []
+    for start in range(0, len(first.X), 512):
+        part = slice(start, start + 512)
+        parts.append(np.asarray(_dominance(
+            posterior, Objects(first.X[part], first.codes[part]), Objects(second.X[part], second.codes[part])
+        )))  # fmt: skip
+    return np.concatenate(parts) if parts else np.zeros((0, 3))
+
+
+def recommended(
+    posterior: Posterior, objects: Objects, utilities: MeanAndSd, n: int, random_state: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows most probably undominated among all objects, and the probabilities.
+
+    An object that something beats by far in every utility is left out first; of the rest, at most 1500 with
+    the fewest objects that beat them on average are sampled jointly.
+    """
+    rows = _candidates(utilities.mean, utilities.sd)
+    candidates = Objects(objects.X[rows], objects.codes[rows])
+    sampled = joint_samples(posterior, candidates, _N_SAMPLES, random_state)
+    probability = _undominated(sampled).mean(axis=0)
+    order = np.lexsort((rows, -probability))[:n]
+    return rows[order], probability[order]
+
+
+def _undominated(u: np.ndarray) -> np.ndarray:
+    """Mark the undominated objects (S, n) of samples (S, n, d)."""
+    result = np.zeros(u.shape[:2], dtype=bool)
+    for sample, marks in zip(u, result, strict=True):
+        # What the objects of the largest sums leave over is little, and holds every undominated object.
+        best = sample[np.argsort(-sample.sum(axis=1), kind="stable")[:_REFERENCE]]
+        left = np.flatnonzero(_n_beating(sample, best) == 0)
+        marks[left] = undominated(sample[left])
+    return result
+
+
+def _candidates(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Rows of the objects worth sampling, in ascending order."""
+    low, high = mean - 2.0 * sd, mean + 2.0 * sd
+    # Only objects on the front of the pessimistic values can rule others out.
+    rows = np.flatnonzero(_n_beating(high, _front(low)) == 0)
+    if len(rows) <= _MOST_CANDIDATES:
+        return rows
+    # What beats an object has a larger sum: the counts are exact for the objects of the largest sums.
+    centre = mean[rows] / (np.std(mean[rows], axis=0) + np.finfo(float).tiny)
+    best = centre[np.argsort(-centre.sum(axis=1), kind="stable")[:_MOST_CANDIDATES]]
+    fewest = np.argsort(_n_beating(centre, best), kind="stable")[:_MOST_CANDIDATES]
+    return np.sort(rows[fewest])
+
+
+def _front(values: np.ndarray, most: int = 512) -> np.ndarray:
+    """Undominated values (at most ``most``), found from the largest sum down: a dominator's sum is larger."""
+    front = values[:0]
+    ordered = values[np.argsort(-values.sum(axis=1), kind="stable")]
+    for start in range(0, len(ordered), _PART):
+        part = ordered[start : start + _PART]
+        part = part[_n_beating(part, front) == 0]
+        front = np.concatenate([front, part[undominated(part)]]) if len(part) else front
+        if len(front) >= most:
+            break
+    return front[:most]
+
+
+def _n_beating(values: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Count, for each row of ``values``, the rows of ``by`` that are larger in every utility."""
+    counts = np.zeros(len(values), dtype=int)
+    for start in range(0, len(values), _PART):
+        part = values[start : start + _PART]
+        larger = np.ones((len(part), len(by)), dtype=bool)
+        for i in range(values.shape[1]):
+            larger &= by[:, i] > part[:, i, None]
+        counts[start : start + _PART] = np.count_nonzero(larger, axis=1)
+    return counts
