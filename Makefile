@@ -6,6 +6,7 @@ LOCK := requirements/lock.txt
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 # $(call find_python,CANDIDATES,LOWEST,HIGHEST) sets the shell variable `python` (minor versions of Python 3).
 # Each candidate is really run: a name on the PATH may be a shim with nothing behind it.
@@ -23,7 +24,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types docs lock clean
+.PHONY: help demo test bench lint format types docs lock clean
 .DELETE_ON_ERROR:
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -31,11 +32,14 @@ endef
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.base ## fit a small example and show what was learned
+demo: $(VENV)/.base ## simulate Alice choosing laptops, learn her utilities and say what was found
 	@$(BIN)/choicegp demo
 
 test: $(VENV)/.test ## run all tests (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+bench: $(VENV)/.test ## measure speed, bounds and accuracy (BENCH_ARGS="--quick" leaves out the slowest method)
+	@$(BIN)/python benchmarks/bench.py $(BENCH_ARGS)
 
 lint: $(VENV)/.lint ## check style and formatting
 	@$(BIN)/ruff check .

@@ -36,7 +36,9 @@ def tens() -> Problem:
     table, fresh = (
         datasets.benchmark_problem("dtlz1", 100, n_variables=5, n_objectives=3, random_state=seed) for seed in (0, 1)
     )
-    train, known, new = (datasets.random_sets(100, n, 10, random_state=seed) for n, seed in ((200, 0), (500, 1), (500, 2)))
+    train, known, new = (
+        datasets.random_sets(100, n, 10, random_state=seed) for n, seed in ((200, 0), (500, 1), (500, 2))
+    )
     return Problem(table.choices(train), table.choices(known), fresh.choices(new), 3)
 
 

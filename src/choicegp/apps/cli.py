@@ -83,13 +83,13 @@ def fit(
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the model is written.", show_default=False)
     ] = "",
     utilities: Annotated[int, typer.Option("--utilities", "-d", min=1, help="Number of hidden utilities.")] = 2,
-    kernel: Annotated[str, typer.Option("--kernel", metavar="NAME", help="rbf, matern52, linear, additive ...")] = "rbf",
+    kernel: Annotated[
+        str, typer.Option("--kernel", metavar="NAME", help="rbf, matern52, linear, additive ...")
+    ] = "rbf",
     object_effects: Annotated[
         bool, typer.Option("--object-effects", help="Give each object id an effect beside its features.")
     ] = False,
-    lapse: Annotated[
-        str, typer.Option("--lapse", metavar="RATE", help="Share of random answers, or: learn.")
-    ] = "0",
+    lapse: Annotated[str, typer.Option("--lapse", metavar="RATE", help="Share of random answers, or: learn.")] = "0",
     inference: Annotated[str, typer.Option("--inference", metavar="NAME", help="auto, dense or paper.")] = "auto",
     restarts: Annotated[int, typer.Option("--restarts", min=1, help="Number of annealed starts.")] = 3,
     max_seconds: Annotated[
@@ -130,7 +130,9 @@ def predict(
     model: _Model,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where predictions go; else they are printed.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where predictions go; else they are printed.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Predict what would be kept from each set of a table; its choices, if it has any, are not looked at."""
@@ -154,7 +156,12 @@ def plot(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Where the pictures go.")] = "plots",
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="NAME", help="utilities, effects, objects, relevance or elbo.", show_default="all that fit"),
+        typer.Option(
+            "--kind",
+            metavar="NAME",
+            help="utilities, effects, objects, relevance or elbo.",
+            show_default="all that fit",
+        ),
     ] = None,
 ) -> None:
     """Draw pictures of a model: effects of features, objects by utility, relevance, and how the fit went."""

@@ -96,9 +96,7 @@ def first_page(data: "ChoiceData", catalogue: "pd.DataFrame") -> "pd.DataFrame":
     """Return the laptops of the first set, as in the catalogue, marked by Alice's ticks."""
     page = catalogue.iloc[data.shown[0]]
     ticked = catalogue.index[data.chosen[0]] if data.chosen is not None else ()
-    return page.set_axis([f"{'x' if model in ticked else ' '} {model}" for model in page.index]).rename_axis(
-        "  model"
-    )
+    return page.set_axis([f"{'x' if model in ticked else ' '} {model}" for model in page.index]).rename_axis("  model")
 
 
 def show_table(frame: "pd.DataFrame") -> None:

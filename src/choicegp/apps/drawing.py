@@ -72,9 +72,7 @@ def _draw_lines(ax: "Axes", effect: FeatureEffect) -> None:
     n_utilities = effect.mean.shape[1]
     faint = 0.18 if n_utilities < 3 else 0.3 / n_utilities  # many bands lie over each other
     for i in range(n_utilities):
-        ax.fill_between(
-            effect.grid, effect.low[:, i], effect.high[:, i], color=colour(i), alpha=faint, linewidth=0
-        )
+        ax.fill_between(effect.grid, effect.low[:, i], effect.high[:, i], color=colour(i), alpha=faint, linewidth=0)
         ax.plot(
             effect.grid,
             effect.mean[:, i],
@@ -141,15 +139,11 @@ def utility_keys(n_utilities: int, kinds: set[str]) -> list[Any]:
         for i in range(n_utilities)
     ]
     if "numeric" in kinds:
-        keys.append(
-            Line2D([], [], color="0.3", linestyle="", marker="|", markersize=7, label="objects shown")
-        )
+        keys.append(Line2D([], [], color="0.3", linestyle="", marker="|", markersize=7, label="objects shown"))
     return keys
 
 
-def draw_ranking(
-    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], names: list[str], total: int
-) -> None:
+def draw_ranking(ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], names: list[str], total: int) -> None:
     """Draw objects from the best down, with one utility each."""
     places = np.arange(len(mean))
     ax.errorbar(
@@ -218,9 +212,7 @@ def _front_names(
     if len(first) > _MOST_NAMES:
         kept = np.linspace(0, len(first) - 1, _MOST_NAMES).round().astype(int)
         first, copies = first[kept], copies[kept]
-    labels = [
-        names[row] + (f" (+{n - 1})" if n > 1 else "") for row, n in zip(rows[first], copies, strict=True)
-    ]
+    labels = [names[row] + (f" (+{n - 1})" if n > 1 else "") for row, n in zip(rows[first], copies, strict=True)]
     return rows[first], labels
 
 

@@ -74,10 +74,6 @@ def _overlap(boxes: NDArray[np.float64], taken: NDArray[np.float64]) -> NDArray[
 
 
 def _cover(boxes: NDArray[np.float64], points: NDArray[np.float64], margin: float) -> NDArray[np.bool_]:
-    inside = (points[None, :, 0] > boxes[:, None, 0] - margin) & (
-        points[None, :, 0] < boxes[:, None, 2] + margin
-    )
-    inside &= (points[None, :, 1] > boxes[:, None, 1] - margin) & (
-        points[None, :, 1] < boxes[:, None, 3] + margin
-    )
+    inside = (points[None, :, 0] > boxes[:, None, 0] - margin) & (points[None, :, 0] < boxes[:, None, 2] + margin)
+    inside &= (points[None, :, 1] > boxes[:, None, 1] - margin) & (points[None, :, 1] < boxes[:, None, 3] + margin)
     return np.any(inside, axis=1)

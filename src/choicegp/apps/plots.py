@@ -129,15 +129,9 @@ def plot_effects(
         panels[-1].legend(handles=keys, **BESIDE)
         return panels
     figure = panels[0].figure
-    figure.legend(
-        handles=keys, loc="outside lower center", ncols=6, frameon=False, fontsize=9, handlelength=2.6
-    )
+    figure.legend(handles=keys, loc="outside lower center", ncols=6, frameon=False, fontsize=9, handlelength=2.6)
     left_out = len(effects.features) - len(chosen)
-    note = (
-        f" ({len(chosen)} most relevant of {len(effects.features)} features)"
-        if left_out and not features
-        else ""
-    )
+    note = f" ({len(chosen)} most relevant of {len(effects.features)} features)" if left_out and not features else ""
     figure.suptitle(f"Effect of each feature on the utilities, with 95% intervals{note}", fontsize=11)
     return panels
 
@@ -227,8 +221,7 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
     ax.set_ylim(n_features - 0.5, -0.5)
     ax.set_xlim(left=0.0)
     ax.set_xlabel(
-        "standard deviation of the feature's effect, with 95% interval,\n"
-        "in units of the error of a comparison"
+        "standard deviation of the feature's effect, with 95% interval,\nin units of the error of a comparison"
     )
     ax.set_title("How much each feature matters", fontsize=11)
     ax.legend(**BESIDE)
@@ -274,9 +267,7 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     )
     annealed = int(getattr(result, "n_annealing", 0))
     if annealed:
-        ax.axvspan(
-            0.5, annealed + 0.5, color="0.92", zorder=0, label="annealing (the likelihood\ncounts in part)"
-        )
+        ax.axvspan(0.5, annealed + 0.5, color="0.92", zorder=0, label="annealing (the likelihood\ncounts in part)")
     ax.locator_params(axis="x", integer=True)
     ax.set(xlabel="step", ylabel="evidence lower bound (nats)")
     ax.set_title(f"The fit {result.status}: {wrapped(result.message, 60)}", fontsize=11)
@@ -329,9 +320,7 @@ def _chosen_features(effects: Effects, features: Sequence[str] | None) -> list[F
     wanted = [features] if isinstance(features, str) else list(features)
     unknown = [name for name in wanted if name not in by_name]
     if unknown or not wanted:
-        raise ChoiceGPError(
-            f"there is no feature {listed(unknown)}; the features are {listed(effects.names)}"
-        )
+        raise ChoiceGPError(f"there is no feature {listed(unknown)}; the features are {listed(effects.names)}")
     return [by_name[name] for name in wanted]
 
 
@@ -339,9 +328,7 @@ def _two_utilities(utilities: Any, n_utilities: int) -> tuple[int, int]:
     numbers = tuple(utilities) if isinstance(utilities, Sequence | np.ndarray) else ()
     whole = all(isinstance(i, int | np.integer) and 0 <= i < n_utilities for i in numbers)
     if len(numbers) != 2 or not whole or numbers[0] == numbers[1]:
-        raise ChoiceGPError(
-            f"utilities must be two different numbers from 0 to {n_utilities - 1}; got {utilities!r}"
-        )
+        raise ChoiceGPError(f"utilities must be two different numbers from 0 to {n_utilities - 1}; got {utilities!r}")
     return int(numbers[0]), int(numbers[1])
 
 
@@ -356,7 +343,5 @@ def _objects_to_draw(model: "ChoiceGP", X: Any, data: ChoiceData | None) -> tupl
     else:
         ids = list(objects.index) if isinstance(objects, pd.DataFrame) else range(len(objects))
     if len(ids) > MOST_OBJECTS:
-        raise ChoiceGPError(
-            f"at most {MOST_OBJECTS} objects are drawn; got {len(ids)}: pass some of them as X"
-        )
+        raise ChoiceGPError(f"at most {MOST_OBJECTS} objects are drawn; got {len(ids)}: pass some of them as X")
     return objects, ids

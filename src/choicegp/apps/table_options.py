@@ -52,12 +52,10 @@ class TableOptions:
             show_default=False,
         ),
     ]
-    set_id: Annotated[
-        str | None, _column("--set-id", "Which rows belong to one set.", "choice_id; wide: none")
-    ] = None
-    object_id: Annotated[
-        str | None, _column("--object-id", "Which object a row is about.", "alt_id; wide: none")
-    ] = None
+    set_id: Annotated[str | None, _column("--set-id", "Which rows belong to one set.", "choice_id; wide: none")] = None
+    object_id: Annotated[str | None, _column("--object-id", "Which object a row is about.", "alt_id; wide: none")] = (
+        None
+    )
     no_object_id: Annotated[
         bool, typer.Option("--no-object-id", help="Objects have no ids: equal features are one object.")
     ] = False
@@ -70,15 +68,11 @@ class TableOptions:
     ] = None
     respondent: Annotated[str | None, _column("--respondent", "Who answered the set.")] = None
     weight: Annotated[str | None, _column("--weight", "How much the set counts.")] = None
-    available: Annotated[
-        str | None, _column("--available", "Whether the object was shown (0/1 or true/false).")
-    ] = None
-    wide: Annotated[
-        bool, typer.Option("--wide", help="One row per set, with columns such as price_A and price_B.")
-    ] = False
-    alternatives: Annotated[
-        str | None, _names("--alternatives", "In a wide table: how its columns' names end.")
-    ] = None
+    available: Annotated[str | None, _column("--available", "Whether the object was shown (0/1 or true/false).")] = None
+    wide: Annotated[bool, typer.Option("--wide", help="One row per set, with columns such as price_A and price_B.")] = (
+        False
+    )
+    alternatives: Annotated[str | None, _names("--alternatives", "In a wide table: how its columns' names end.")] = None
     sep: Annotated[
         str | None,
         typer.Option(
@@ -131,9 +125,7 @@ class TableOptions:
         if self.wide and (self.alternatives is None or self.features is None):
             raise ChoiceGPError("a wide table needs --alternatives A,B,... and --features NAME,NAME,...")
         if self.wide and self.no_object_id:
-            raise ChoiceGPError(
-                "--no-object-id is for long tables; in a wide one alternatives are the objects"
-            )
+            raise ChoiceGPError("--no-object-id is for long tables; in a wide one alternatives are the objects")
         for option, value in (("--alternatives", self.alternatives), ("--sep", self.sep)):
             if value is not None and not self.wide:
                 raise ChoiceGPError(f"{option} is for wide tables; add --wide")
@@ -167,8 +159,7 @@ def takes_table(command: Callable[..., None]) -> Callable[..., None]:
     needed = [parameter for parameter in own if parameter.default is inspect.Parameter.empty]
     optional = [parameter for parameter in own if parameter.default is not inspect.Parameter.empty]
     parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in (*needed, *shared.values(), *optional)
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*needed, *shared.values(), *optional)
     ]
     with_options.__dict__["__signature__"] = inspect.Signature(parameters)
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

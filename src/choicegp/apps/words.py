@@ -49,7 +49,9 @@ def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
         sizes = effects.relevance.mean[i]
         order = [j for j in np.argsort(-sizes) if sizes[j] >= _NEGLIGIBLE * sizes.max()][:_MOST_FEATURES]
         parts = [_driver(effects, i, int(j)) for j in order if effects.direction[i, j] != "unclear"]
-        lines.append(f"Utility {i + 1} " + ("; ".join(parts) if parts else "shows no clear effect of any feature") + ".")
+        lines.append(
+            f"Utility {i + 1} " + ("; ".join(parts) if parts else "shows no clear effect of any feature") + "."
+        )
     return "\n".join(lines)
 
 

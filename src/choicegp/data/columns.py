@@ -53,9 +53,7 @@ class Places(NamedTuple):
         if self.rows is None and self.objects is None:
             return Defect(kind, problem, row=position)
         row = None if self.rows is None else int(self.rows[position])
-        return Defect(
-            kind, problem, row, None, None if self.objects is None else plain(self.objects[position])
-        )
+        return Defect(kind, problem, row, None, None if self.objects is None else plain(self.objects[position]))
 
 
 Encoded = tuple[NDArray[np.float64], list[tuple[int, Defect]]]
@@ -164,9 +162,7 @@ def encode_numeric(column: FeatureColumn, given: pd.Series, places: Places) -> E
         objects = given.astype(object).to_numpy()
         codes, distinct = factorized(objects)
         real = [isinstance(value, numbers.Real) for value in distinct]
-        known = np.array(
-            [_as_float(v) if ok else np.nan for v, ok in zip(distinct, real, strict=True)] + [np.nan]
-        )
+        known = np.array([_as_float(v) if ok else np.nan for v, ok in zip(distinct, real, strict=True)] + [np.nan])
         values = known[codes]
         wrong = np.append(~np.array(real, dtype=bool), False)[codes] & ~is_missing(given)
     defects = []
@@ -214,9 +210,7 @@ def not_finite(name: str, value: float, position: int, places: Places) -> Defect
     return places.defect("non-finite-feature", f"feature {name!r} is not finite ({value})", position)
 
 
-def not_an_indicator(
-    column: FeatureColumn, part: NDArray[np.float64], places: Places
-) -> list[tuple[int, Defect]]:
+def not_an_indicator(column: FeatureColumn, part: NDArray[np.float64], places: Places) -> list[tuple[int, Defect]]:
     """Return defects of encoded rows that do not name exactly one category."""
     proper = ((part == 0) | (part == 1)).all(axis=1)
     if len(column.categories) != 2:
@@ -252,9 +246,7 @@ def factorized(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     except (TypeError, ValueError, NotImplementedError) as error:
         name = getattr(column, "name", None)
         where = "a column" if name is None else f"column {name!r}"
-        raise ChoiceGPError(
-            f"{where} holds lists, dicts or sets; single numbers or words are wanted"
-        ) from error
+        raise ChoiceGPError(f"{where} holds lists, dicts or sets; single numbers or words are wanted") from error
     return codes.astype(np.int64), np.asarray(distinct, dtype=object)
 
 

@@ -84,9 +84,7 @@ class Description:
                 "No utilities explain all of these; they count as noise."
             )
         if self.n_never_shown:
-            lines.append(
-                f"Never shown: {_counted(self.n_never_shown, 'object')}. Only features tell about these."
-            )
+            lines.append(f"Never shown: {_counted(self.n_never_shown, 'object')}. Only features tell about these.")
         if self.n_components > 1:
             lines.append(
                 f"The objects fall into {self.n_components:,} groups never shown together: utilities of "

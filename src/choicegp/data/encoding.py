@@ -174,9 +174,7 @@ class FeatureEncoding:
                 f"{listed(column.name for column in self.columns)}: use a DataFrame with these columns"
             )
         if old.is_plain and self.is_plain and len(old.columns) != len(self.columns):
-            raise ChoiceGPError(
-                f"the objects have {len(old.columns)} features; {len(self.columns)} are wanted"
-            )
+            raise ChoiceGPError(f"the objects have {len(old.columns)} features; {len(self.columns)} are wanted")
         recoded, defects = self.inspect(old.decode(X), places=Places(objects=object_ids))
         if defects:
             raise ChoiceDataError([defect for _, defect in defects])
@@ -198,8 +196,7 @@ class FeatureEncoding:
         """
         try:
             columns = [
-                FeatureColumn(str(c["name"]), c["kind"], tuple(c["categories"]))
-                for c in json.loads(text)["columns"]
+                FeatureColumn(str(c["name"]), c["kind"], tuple(c["categories"])) for c in json.loads(text)["columns"]
             ]
         except (TypeError, KeyError, ValueError) as error:
             raise ChoiceGPError("this is not the JSON text of a feature encoding") from error
@@ -212,13 +209,9 @@ class FeatureEncoding:
         missing = [name for name in wanted if name not in given]
         extra = [name for name in given if name not in wanted]
         parts = [
-            f"{names} {what}"
-            for names, what in ((listed(missing), "missing"), (listed(extra), "not known"))
-            if names
+            f"{names} {what}" for names, what in ((listed(missing), "missing"), (listed(extra), "not known")) if names
         ]
-        raise ChoiceGPError(
-            f"the feature columns do not fit: {'; '.join(parts)}; the features are {listed(wanted)}"
-        )
+        raise ChoiceGPError(f"the feature columns do not fit: {'; '.join(parts)}; the features are {listed(wanted)}")
 
     def _inspect_array(self, table: NDArray[np.float64], places: Places) -> Encoded:
         if table.shape[1] != len(self.feature_names):
@@ -297,9 +290,7 @@ def as_table(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
         X = np.ma.filled(X.astype(np.float64), np.nan)
     if X is None or isinstance(X, str | bytes | dict | set | frozenset):
-        raise ChoiceGPError(
-            f"{name} must be an array or a DataFrame with one row per object, not {kind_of(X)}"
-        )
+        raise ChoiceGPError(f"{name} must be an array or a DataFrame with one row per object, not {kind_of(X)}")
     try:
         array = np.asarray(X)
     except (ValueError, TypeError) as error:

@@ -150,9 +150,7 @@ class FlatChoices:
     def __repr__(self) -> str:
         sizes = ((len(self), "set"), (len(self.X), "object"), (self.X.shape[1], "feature"))
         counted = [f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in sizes]
-        return (
-            f"{type(self).__name__}({', '.join(counted)}, {'choices' if self.has_choices else 'no choices'})"
-        )
+        return f"{type(self).__name__}({', '.join(counted)}, {'choices' if self.has_choices else 'no choices'})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

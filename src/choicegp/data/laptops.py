@@ -128,15 +128,11 @@ def alice(catalogue: pd.DataFrame) -> np.ndarray:
     missing = [column for column in [*numbers, "keyboard"] if column not in catalogue.columns]
     if missing:
         raise ChoiceGPError(f"the catalogue lacks what Alice looks at: {', '.join(missing)}")
-    cpu, memory, weight, battery, screen, price = (
-        catalogue[column].to_numpy(dtype=float) for column in numbers
-    )
+    cpu, memory, weight, battery, screen, price = (catalogue[column].to_numpy(dtype=float) for column in numbers)
     strange_keyboard = (catalogue["keyboard"] != "uk").to_numpy(dtype=float)
     power = np.log2(cpu / 10000) + 0.5 * np.log2(np.minimum(memory, 32) / 16)
     cost = 0.8 * np.log2(price / 1000) + 1.5 * np.maximum(0, price / 1500 - 1)
-    comfort = (
-        -1.2 * weight + 3 * (1 - np.exp(-battery / 6)) - 0.2 * (screen - 14) ** 2 - 0.5 * strange_keyboard
-    )
+    comfort = -1.2 * weight + 3 * (1 - np.exp(-battery / 6)) - 0.2 * (screen - 14) ** 2 - 0.5 * strange_keyboard
     return np.column_stack([power - cost, comfort])
 
 

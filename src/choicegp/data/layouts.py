@@ -37,8 +37,7 @@ def long_columns(frame: Any, roles: Roles, features: Sequence[str] | None) -> Lo
         if name not in table.columns:
             hint = "; pass chosen=None (--no-choices) if there are no choices" if role == "chosen" else ""
             raise ChoiceGPError(
-                f"{source}: there is no column {name!r} ({role}); "
-                f"the columns are {listed(table.columns)}{hint}"
+                f"{source}: there is no column {name!r} ({role}); the columns are {listed(table.columns)}{hint}"
             )
     if features is None:
         wanted = [name for name in table.columns if name not in named.values()]
@@ -172,9 +171,7 @@ def _opened(frame: Any, ids: Sequence[str | None]) -> tuple[pd.DataFrame, NDArra
         read = read_rows(frame, [name for name in ids if name is not None])
         return read.frame, read.rows, f"{os.fspath(frame)} (the header is row 1)"
     if not isinstance(frame, pd.DataFrame):
-        raise ChoiceGPError(
-            f"a DataFrame or the path of a CSV or Parquet file is wanted, not {kind_of(frame)}"
-        )
+        raise ChoiceGPError(f"a DataFrame or the path of a CSV or Parquet file is wanted, not {kind_of(frame)}")
     if len(frame) == 0:
         raise ChoiceGPError("the DataFrame has no rows")
     if isinstance(frame.columns, pd.MultiIndex):

@@ -49,9 +49,7 @@ def dominates(u: ArrayLike, v: ArrayLike, ties: Ties = "weak") -> Any:
     try:
         first, second = np.broadcast_arrays(first, second)
     except ValueError as error:
-        raise ChoiceGPError(
-            f"u and v of shapes {first.shape} and {second.shape} do not fit together"
-        ) from error
+        raise ChoiceGPError(f"u and v of shapes {first.shape} and {second.shape} do not fit together") from error
     if ties == "strict":
         result = np.all(first > second, axis=-1)
     else:
@@ -128,8 +126,7 @@ def check_utilities(U: ArrayLike, n_objects: int | None = None) -> NDArray[np.fl
     utilities = _finite(U, "U")
     if utilities.ndim != 2 or 0 in utilities.shape:
         raise ChoiceGPError(
-            "U must be a table with one row per object and one column per utility; "
-            f"its shape is {utilities.shape}"
+            f"U must be a table with one row per object and one column per utility; its shape is {utilities.shape}"
         )
     if n_objects is not None and len(utilities) != n_objects:
         raise ChoiceGPError(f"U has {len(utilities)} rows but there are {n_objects} objects")

@@ -33,9 +33,7 @@ def set_positions(key: Any, m: int) -> NDArray[np.int64]:
         except TypeError as error:
             raise ChoiceGPError(f"sets cannot be sliced by {key}; whole numbers are wanted") from error
     elif isinstance(key, tuple | str | bytes | dict) or key is None:
-        raise ChoiceGPError(
-            f"sets are selected by position (a number, a list, a slice or a mask), not by {key!r}"
-        )
+        raise ChoiceGPError(f"sets are selected by position (a number, a list, a slice or a mask), not by {key!r}")
     else:
         positions = _listed_positions(key, m)
     if len(positions) == 0:
@@ -52,9 +50,7 @@ def _listed_positions(key: Any, m: int) -> NDArray[np.int64]:
     except (ValueError, TypeError) as error:
         raise ChoiceGPError("sets are selected by a flat list of positions") from error
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
-        raise ChoiceGPError(
-            f"sets are selected by whole numbers or a mask, not by {kind_of(key)} of {array.dtype}"
-        )
+        raise ChoiceGPError(f"sets are selected by whole numbers or a mask, not by {kind_of(key)} of {array.dtype}")
     if array.dtype.kind == "b":
         if len(array) != m:
             raise ChoiceGPError(f"the mask has {len(array)} entries but there are {m} sets")
@@ -101,12 +97,8 @@ def split_positions(
 
 
 def _n_test(test_size: float | int, n: int, what: str) -> int:
-    if isinstance(test_size, bool | np.bool_) or not isinstance(
-        test_size, int | float | np.integer | np.floating
-    ):
-        raise ChoiceGPError(
-            f"test_size must be a share between 0 and 1 or a number of {what}, not {test_size!r}"
-        )
+    if isinstance(test_size, bool | np.bool_) or not isinstance(test_size, int | float | np.integer | np.floating):
+        raise ChoiceGPError(f"test_size must be a share between 0 and 1 or a number of {what}, not {test_size!r}")
     if n < 2:
         raise ChoiceGPError(f"at least two {what} are needed for a split; there is {n}")
     if isinstance(test_size, int | np.integer):

@@ -98,9 +98,7 @@ def _problem_size(name: str, n_variables: int | None, n_objectives: int | None) 
     if known.startswith("zdt"):
         n_objectives = 2 if n_objectives is None else n_objectives
         if n_objectives != 2:
-            raise ChoiceGPError(
-                f"{known} has 2 objectives, not {n_objectives!r}; take a dtlz problem for more"
-            )
+            raise ChoiceGPError(f"{known} has 2 objectives, not {n_objectives!r}; take a dtlz problem for more")
     else:
         n_objectives = whole_number("n_objectives", 5 if n_objectives is None else n_objectives, 2)
     n_variables = max(6, n_objectives) if n_variables is None else n_variables
@@ -113,8 +111,7 @@ def _import_get_problem() -> Callable[..., Any]:
         from pymoo.problems import get_problem
     except ImportError as error:
         raise ImportError(
-            "the DTLZ and ZDT problems come from pymoo, which could not be imported: "
-            'pip install "choicegp[problems]"'
+            'the DTLZ and ZDT problems come from pymoo, which could not be imported: pip install "choicegp[problems]"'
         ) from error
     return get_problem
 
@@ -148,9 +145,7 @@ def vehicle(n_objects: int = 50, random_state: int = 0) -> ObjectTable:
 
     sampler = qmc.LatinHypercube(5, rng=random_generator(random_state))
     X = 1 + 2 * sampler.random(whole_number("n_objects", n_objects, 1))
-    return ObjectTable(
-        "vehicle", feature_table(X), -vehicle_outputs(X), ("mass", "acceleration", "intrusion")
-    )
+    return ObjectTable("vehicle", feature_table(X), -vehicle_outputs(X), ("mass", "acceleration", "intrusion"))
 
 
 def vehicle_outputs(X: object) -> np.ndarray:

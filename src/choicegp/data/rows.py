@@ -111,19 +111,14 @@ def _shown_and_chosen(
     chosen, wrong, missing = _flags(columns.chosen)
     # What was not shown needs no flag.
     _report_flags(columns.chosen, "choice", in_set & (wrong | (missing & shown)), report)
-    report(
-        "chosen-not-shown", "the object is chosen but was not shown", np.flatnonzero(in_set & chosen & ~shown)
-    )
+    report("chosen-not-shown", "the object is chosen but was not shown", np.flatnonzero(in_set & chosen & ~shown))
     return shown, chosen
 
 
 def _report_flags(column: pd.Series, what: str, wrong: NDArray[np.bool_], report: Any) -> None:
     places = np.flatnonzero(wrong)
     missing = is_missing(column.iloc[places])
-    said = [
-        "it is missing" if gone else f"{plain(v)!r}"
-        for v, gone in zip(column.iloc[places], missing, strict=True)
-    ]
+    said = ["it is missing" if gone else f"{plain(v)!r}" for v, gone in zip(column.iloc[places], missing, strict=True)]
     report("wrong-flag", [f"the {what} has a flag that is not 0/1: {value}" for value in said], places)
 
 

@@ -81,9 +81,7 @@ def read_objects(
         if len(X) == 0:
             raise ChoiceGPError("X has no rows: there are no objects")
         if isinstance(X.index, pd.MultiIndex) and object_ids is None:
-            raise ChoiceGPError(
-                "the index of X has several levels; objects need one id each: reset the index"
-            )
+            raise ChoiceGPError("the index of X has several levels; objects need one id each: reset the index")
         ids = id_array(X.index if object_ids is None else object_ids, len(X), "object_ids", "objects")
         places = Places(objects=ids)
         encoding = FeatureEncoding.learn(X, places=places) if encoding is None else encoding
@@ -103,9 +101,7 @@ def read_objects(
 def id_array(values: Any, n: int, name: str, what: str) -> NDArray[Any]:
     """Return ids as an array (n,): numbers as numbers, text as Python strings."""
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
-        raise ChoiceGPError(
-            f"{name} must be a sequence with one id for each of the {n} {what}, not {kind_of(values)}"
-        )
+        raise ChoiceGPError(f"{name} must be a sequence with one id for each of the {n} {what}, not {kind_of(values)}")
     index = _as_index(values, name)
     if len(index) != n:
         raise ChoiceGPError(f"{name} has {len(index)} ids but there are {n} {what}")
@@ -138,9 +134,7 @@ def flatten(sets: Any, name: str) -> FlatSets:
             return _flat(_as_index(labels, name), np.full(sets.shape[0], sets.shape[1]))
     one_dimensional = isinstance(sets, np.ndarray) and sets.ndim == 1
     if not one_dimensional and not isinstance(sets, list | tuple | pd.Series):
-        raise ChoiceGPError(
-            f"{name} must be a list with one sequence of objects per set, not {kind_of(sets)}"
-        )
+        raise ChoiceGPError(f"{name} must be a list with one sequence of objects per set, not {kind_of(sets)}")
     parts = [_one_set(part, name, k) for k, part in enumerate(sets)]
     sizes = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
     filled = [part for part in parts if len(part)]
@@ -177,9 +171,7 @@ def _as_index(values: Any, name: str) -> pd.Index:
         ready = isinstance(values, np.ndarray | pd.Index | pd.Series)
         index = pd.Index(values if ready else list(values), tupleize_cols=False)
     except (ValueError, TypeError) as error:
-        raise ChoiceGPError(
-            f"{name} holds sequences inside its sets; single row numbers or ids are wanted"
-        ) from error
+        raise ChoiceGPError(f"{name} holds sequences inside its sets; single row numbers or ids are wanted") from error
     return index
 
 
@@ -187,9 +179,7 @@ def _flat(labels: pd.Index, sizes: NDArray[np.int64]) -> FlatSets:
     return FlatSets(labels, sizes, np.repeat(np.arange(len(sizes)), sizes))
 
 
-def _object_rows(
-    sets: FlatSets, ids: NDArray[Any], by: str, findings: Findings, name: str
-) -> NDArray[np.int64]:
+def _object_rows(sets: FlatSets, ids: NDArray[Any], by: str, findings: Findings, name: str) -> NDArray[np.int64]:
     """Rows of the object table, -1 where a label names no object (which is reported)."""
     missing = np.zeros(len(sets.labels), dtype=bool)
     if len(sets.labels) == 0:

@@ -107,9 +107,7 @@ def _size_range(set_size: SetSize, n_objects: int) -> tuple[int, int]:
     return low, high
 
 
-def random_sets(
-    n_objects: int, n_sets: int, set_size: SetSize = 3, random_state: int = 0
-) -> list[np.ndarray]:
+def random_sets(n_objects: int, n_sets: int, set_size: SetSize = 3, random_state: int = 0) -> list[np.ndarray]:
     """Draw sets of objects at random.
 
     Parameters
@@ -169,9 +167,7 @@ def sincos_utilities(X: object) -> np.ndarray:
     return np.column_stack([np.cos(2 * x), -np.sin(2 * x)])
 
 
-def sincos(
-    n_objects: int = 200, n_sets: int = 150, set_size: SetSize = 3, random_state: int = 0
-) -> SyntheticChoices:
+def sincos(n_objects: int = 200, n_sets: int = 150, set_size: SetSize = 3, random_state: int = 0) -> SyntheticChoices:
     """Simulate the paper's Example 1: one feature, uniform in [-4.5, 4.5], and two utilities.
 
     Examples
@@ -221,8 +217,7 @@ def _rbf(X: np.ndarray, lengthscale: float | Sequence[float] | np.ndarray) -> np
     scale = np.asarray(lengthscale, dtype=float)
     if scale.shape not in ((), (X.shape[1],)) or not np.all(np.isfinite(scale) & (scale > 0)):
         raise ChoiceGPError(
-            f"lengthscale must be a positive number, or one for each of the {X.shape[1]} features, "
-            f"not {lengthscale!r}"
+            f"lengthscale must be a positive number, or one for each of the {X.shape[1]} features, not {lengthscale!r}"
         )
     Z = X / scale
     squares = (Z**2).sum(axis=1)
@@ -321,9 +316,7 @@ def inconsistent_preferences(
     )
 
 
-def _forced_winners(
-    U: np.ndarray, classes: np.ndarray, class_pairs: np.ndarray, pairs: np.ndarray
-) -> np.ndarray:
+def _forced_winners(U: np.ndarray, classes: np.ndarray, class_pairs: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     column = {tuple(pair): k for k, pair in enumerate(class_pairs.tolist())}
     asked = np.sort(classes[pairs], axis=1)
     columns = np.array([column[tuple(pair)] for pair in asked.tolist()])

@@ -8,7 +8,6 @@ import csv
 import gzip
 import io
 import os
-import secrets
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -164,9 +163,7 @@ def _read_lines(file: Path, handle: io.BufferedIOBase) -> bytes:
 def _decoded(file: Path, content: bytes) -> str:
     for start, kind in ((b"PAR1", "Parquet"), (b"PK\x03\x04", "spreadsheet or zip"), (b"\x1f\x8b", "gzip")):
         if content.startswith(start):
-            raise ChoiceGPError(
-                f"{file} is a {kind} file, not text; give it its own suffix or save it as CSV"
-            )
+            raise ChoiceGPError(f"{file} is a {kind} file, not text; give it its own suffix or save it as CSV")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ChoiceGPError(f"{file} is in UTF-16; save it as CSV in UTF-8")
     nul = content.find(b"\0")
@@ -226,9 +223,7 @@ def _checked_records(file: Path, text: str, separator: str) -> list[str]:
         return _checked_lines(file, text, separator)
     names: list[str] = []
     row = 0
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True
-    )
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
     try:
         for row, record in enumerate(reader, start=1):
             if row == 1:
@@ -312,8 +307,7 @@ def _tidy_id(column: pd.Series) -> pd.Series:
     """Ids that are whole numbers, written plainly, become numbers; all others stay text."""
     distinct = column.dropna().unique()
     if not all(
-        value.isascii() and value.isdigit() and str(int(value)) == value and len(value) < 18
-        for value in distinct
+        value.isascii() and value.isdigit() and str(int(value)) == value and len(value) < 18 for value in distinct
     ):
         return column
     if column.isna().any():

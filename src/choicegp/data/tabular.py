@@ -74,9 +74,7 @@ class ObjectTable:
             raise ChoiceGPError(f"{self.name} has rows 0 to {len(self) - 1}, no row {outside[0]}")
         return ObjectTable(self.name, self.X.iloc[wanted], self.U[wanted], self.output_names)
 
-    def choices(
-        self, shown: Sequence[Sequence[int] | np.ndarray] | np.ndarray, ties: Ties = "weak"
-    ) -> ChoiceData:
+    def choices(self, shown: Sequence[Sequence[int] | np.ndarray] | np.ndarray, ties: Ties = "weak") -> ChoiceData:
         """Choose what is Pareto-undominated from each set of row numbers, without noise.
 
         `ties` says when an object dominates another: at "weak" when no output is worse and one is better,
@@ -257,9 +255,7 @@ def _file(folder: str | os.PathLike[str] | None, filename: str) -> Path:
     path = Path(source) / filename
     if not path.is_file():
         by = "folder=" if folder is not None else f"the environment variable {FOLDER_VARIABLE}"
-        raise ChoiceGPError(
-            f"{filename} is not in {Path(source)}: check {by}, and that the file was copied there"
-        )
+        raise ChoiceGPError(f"{filename} is not in {Path(source)}: check {by}, and that the file was copied there")
     return path
 
 
@@ -271,9 +267,7 @@ def _read_csv(path: Path, columns: Sequence[str], text: Collection[str] = ()) ->
         raise ChoiceGPError(f"{path} cannot be read as a CSV table: {error}") from error
     missing = [column for column in columns if column not in frame.columns]
     if missing:
-        raise ChoiceGPError(
-            f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(map(str, frame))}"
-        )
+        raise ChoiceGPError(f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(map(str, frame))}")
     frame = frame[list(columns)]
     defects = []
     for column in columns:
@@ -285,8 +279,7 @@ def _read_csv(path: Path, columns: Sequence[str], text: Collection[str] = ()) ->
         kind, what = ("missing", "is empty") if column in text else ("not-a-number", "is not a number")
         # Rows as a spreadsheet counts them: the header is row 1.
         defects += [
-            Defect(kind, f"{column} {what}: {frame[column].iloc[i]!r}", row=int(i) + 2)
-            for i in np.flatnonzero(wrong)
+            Defect(kind, f"{column} {what}: {frame[column].iloc[i]!r}", row=int(i) + 2) for i in np.flatnonzero(wrong)
         ]
     if defects:
         raise ChoiceDataError(defects, source=str(path))

@@ -201,14 +201,10 @@ def _without_spoiled(draft: Draft, findings: Findings) -> Draft:
     if gone.any():
         # Features that are not finite would spoil every computation over the table: their objects go too.
         new_row = np.cumsum(~gone) - 1
-        kept = kept._replace(
-            X=kept.X[~gone], object_ids=kept.object_ids[~gone], flat_shown=new_row[kept.flat_shown]
-        )
+        kept = kept._replace(X=kept.X[~gone], object_ids=kept.object_ids[~gone], flat_shown=new_row[kept.flat_shown])
         parts += f" and {gone.sum()} of {len(gone)} objects"
     noun = "defect" if len(defects) == 1 else "defects"
-    warnings.warn(
-        f"{parts} were left out ({len(defects)} {noun}); see data.skipped", UserWarning, stacklevel=5
-    )
+    warnings.warn(f"{parts} were left out ({len(defects)} {noun}); see data.skipped", UserWarning, stacklevel=5)
     return kept
 
 

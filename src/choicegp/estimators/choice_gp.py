@@ -237,9 +237,7 @@ class ChoiceGP(BaseEstimator):
         # One table of ids for both: two objects that training did not see must not share an effect.
         known = dict(self.known_ids_)
         with computing(self.device):
-            return dominance_probabilities(
-                self.posterior_, self._objects(X1, known), self._objects(X2, known)
-            )
+            return dominance_probabilities(self.posterior_, self._objects(X1, known), self._objects(X2, known))
 
     def recommend(self, X: Any, n: int = 10, random_state: int = 0) -> "pd.DataFrame":
         """Return the ``n`` objects of X most probably undominated in X, with their probabilities.

@@ -86,8 +86,7 @@ def _read(stream: BinaryIO) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             raise ChoiceGPError("not a choicegp model")
         if about.get("version") != VERSION:
             raise ChoiceGPError(
-                f"written in model format {about.get('version')}, this choicegp reads {VERSION}: "
-                "upgrade choicegp"
+                f"written in model format {about.get('version')}, this choicegp reads {VERSION}: upgrade choicegp"
             )
         return {name: archive[name] for name in about["arrays"]}, about
 
@@ -137,9 +136,7 @@ def _make(make: Callable[..., _ESTIMATOR], arrays: dict[str, Any], about: dict[s
     leaves = (arrays[f"kernel_{number}"] for number in count())
     prior = UtilityPrior(_rebuild(about["kernel"], leaves), arrays.get("log_effect_variance"))
     objects = Objects(arrays["X"], arrays["codes"])
-    model.posterior_ = Posterior(
-        prior, objects, arrays["mean"], arrays["dual"], arrays["gain"], arrays.get("lapse")
-    )
+    model.posterior_ = Posterior(prior, objects, arrays["mean"], arrays["dual"], arrays["gain"], arrays.get("lapse"))
     model.centre_, model.scale_, model.elbo_ = arrays["centre"], arrays["scale"], about["elbo"]
     fit = about["fit"] | {"elbo_trace": arrays["elbo_trace"], "notes": tuple(about["fit"]["notes"])}
     model.fit_result_ = FitResult(**fit)
@@ -191,9 +188,7 @@ def _structure(kernel: Kernel) -> Any:
     """Name the classes of a kernel; its parameters are stored as arrays, in the order of the leaves."""
     name = type(kernel).__name__
     if _KERNELS.get(name) is not type(kernel):
-        raise ChoiceGPError(
-            f"a model with the kernel {name} cannot be saved: only choicegp's own kernels can"
-        )
+        raise ChoiceGPError(f"a model with the kernel {name} cannot be saved: only choicegp's own kernels can")
     children = [getattr(kernel, part) for part in ("first", "second") if hasattr(kernel, part)]
     return [name, *(_structure(child) for child in children)]
 

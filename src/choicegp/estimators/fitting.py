@@ -13,7 +13,7 @@ from choicegp.estimators.runtime import linear_algebra_for, progress_report
 from choicegp.inference.dense import Settings, fit_dense
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
-from choicegp.inference.posterior import FIRST_JITTER, Posterior, evidence_bound, posterior_of
+from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
@@ -61,9 +61,7 @@ class FitOptions(NamedTuple):
             raise ChoiceGPError("lapse must be below 1: at 1 the choices say nothing")
         for name in ("n_inducing", "batch_size"):
             if params[name] is not None:
-                raise ChoiceGPError(
-                    f"{name} belongs to inference='sparse', which is not built yet: leave it at None"
-                )
+                raise ChoiceGPError(f"{name} belongs to inference='sparse', which is not built yet: leave it at None")
         max_iter = params["max_iter"]
         limit = params["max_seconds"]
         return cls(
@@ -105,9 +103,7 @@ def _hyperpriors(value: Any) -> HyperPriors | None:
         except (TypeError, ValueError):
             mean, sd = np.nan, np.nan
         if not (np.isfinite(mean) and 0.0 < sd < np.inf):
-            raise ChoiceGPError(
-                f"hyperpriors: {name} must be a mean and a standard deviation above 0; got {pair!r}"
-            )
+            raise ChoiceGPError(f"hyperpriors: {name} must be a mean and a standard deviation above 0; got {pair!r}")
         pairs[name] = (mean, sd)
     return HyperPriors(**pairs)
 
@@ -175,10 +171,9 @@ def fit_posterior(data: ChoiceData, options: FitOptions, warm: WarmStart | None)
     _check_warm(options, warm)
     with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.max_iter) as report:
         fit = _infer(prior, problem, options, clock, warm, report)
-    lapse = fit.lapse
-    posterior = posterior_of(fit.prior, problem, fit.factor, fit.sites, lapse)
     points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
-    elbo = float(_score(fit.factor, fit.sites, problem, points, lapse))
+    with linear_algebra_for(len(problem.valid)):
+        posterior, elbo = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
     result = FitResult(
         fit.status,
         fit.message,
@@ -190,8 +185,7 @@ def fit_posterior(data: ChoiceData, options: FitOptions, warm: WarmStart | None)
     )
     if fit.status == "failed" or not np.isfinite(elbo):
         raise ChoiceGPError(
-            f"the fit failed: {fit.message}. "
-            "Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
+            f"the fit failed: {fit.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
         )
     return Fitted(posterior, elbo, result, centre, scale, codes)
 
@@ -232,8 +226,7 @@ def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:
         raise ChoiceGPError("init= works with inference='dense' only")
     if warm.posterior.n_utilities != options.n_utilities:
         raise ChoiceGPError(
-            f"init has {warm.posterior.n_utilities} utilities, this model {options.n_utilities}: "
-            "they must agree"
+            f"init has {warm.posterior.n_utilities} utilities, this model {options.n_utilities}: they must agree"
         )
     # The hyperparameters are those of init: another kernel here would be passed over in silence.
     own: Any = jax.tree.structure(options.kernel)
@@ -271,9 +264,6 @@ def _infer(
     )  # fmt: skip
 
 
-_score = jax.jit(evidence_bound)
-
-
 @jax.jit
 def _moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.Array]:
     return posterior.mean_and_covariance_at(objects)
@@ -283,9 +273,7 @@ def _notes(fit: Fit, data: ChoiceData, problem: Problem) -> tuple[str, ...]:
     notes = []
     jitter = float(np.max(np.asarray(fit.factor.jitter)))
     if jitter > 10 * FIRST_JITTER:
-        notes.append(
-            f"the prior covariance needed a jitter of {jitter:.0e} of its variance (near-identical objects)"
-        )
+        notes.append(f"the prior covariance needed a jitter of {jitter:.0e} of its variance (near-identical objects)")
     shown = len(np.unique(data.flat_shown))
     if shown > problem.n_objects:
         merged = shown - problem.n_objects

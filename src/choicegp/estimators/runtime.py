@@ -48,9 +48,7 @@ def computing(device: str = "auto") -> Iterator[None]:
             try:
                 chosen = jax.devices(device)[0]
             except RuntimeError:
-                raise ChoiceGPError(
-                    f"no {device} device was found: use device='auto' or device='cpu'"
-                ) from None
+                raise ChoiceGPError(f"no {device} device was found: use device='auto' or device='cpu'") from None
             stack.enter_context(jax.default_device(chosen))
         yield
 

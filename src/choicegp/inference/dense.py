@@ -26,12 +26,12 @@ from jax.flatten_util import ravel_pytree
 from choicegp.inference.expectation import expect, marginals, quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import (
-    FIRST_JITTER,
     LAST_JITTER,
     Factor,
     Moments,
     condition,
     factorise,
+    factorise_on_host,
     gain_of,
     prior_covariance,
 )
@@ -85,7 +85,7 @@ class Settings(NamedTuple):
 def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | None) -> State:
     """Make the first state."""
     prior = jax.tree.map(jnp.asarray, prior)
-    factor = _factorise_prior(prior, problem, jnp.full(prior.n_utilities, FIRST_JITTER))
+    factor = factorise_on_host(np.asarray(_prior_covariance(prior, problem)))
     # With explicit types: a weakly typed number in the first state would have the block compiled twice.
     rho, rate, objective = (jnp.asarray(number, float) for number in (0.5, _RATE, -np.inf))
     return State(prior, factor, sites, lapse, _ADAM.init(ravel_pytree(prior)[0]), rho, rate, objective)

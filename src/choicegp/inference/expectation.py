@@ -125,9 +125,7 @@ def samples(marginal: Marginals, normals: Array) -> Array:
     return jnp.pad(differences, ((0, 0), (1, 0), (0, 0), (0, 0)))
 
 
-def expect(
-    marginal: Marginals, batch: SetBatch, normals: Array, lapse: Array | None = None
-) -> ExpectedDerivatives:
+def expect(marginal: Marginals, batch: SetBatch, normals: Array, lapse: Array | None = None) -> ExpectedDerivatives:
     """Return E[log p], E[gradient] and -E[Hessian] of each set of a batch, unweighted."""
     d, n, m, n_points = normals.shape
     per_set = d * (n + 1) * n // 2 * n_points
@@ -158,9 +156,7 @@ def expect(
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)[..., :m], out)
 
 
-def expected_log_likelihood(
-    marginal: Marginals, batch: SetBatch, normals: Array, lapse: Array | None = None
-) -> Array:
+def expected_log_likelihood(marginal: Marginals, batch: SetBatch, normals: Array, lapse: Array | None = None) -> Array:
     """Return E[log p] of each set of a batch (m,), unweighted."""
     present, chosen = jnp.asarray(batch.present), jnp.asarray(batch.chosen)
 

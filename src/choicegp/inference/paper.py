@@ -26,8 +26,9 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
-from choicegp.inference.dense import LENGTHSCALES, Clock, Fit, Report, scaled
+from choicegp.inference.dense import LENGTHSCALES, scaled
 from choicegp.inference.expectation import expected_log_likelihood, marginals, quasi_normals
+from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Factor, factorise, prior_covariance
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.sites import Sites
@@ -99,9 +100,7 @@ def approximate(parameters: Parameters, problem: Problem) -> Approximation:
     return jax.lax.map(one, (covariance, jitter, parameters.whitened, parameters.precision(problem)))
 
 
-def bound_on_points(
-    parameters: Parameters, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
-) -> Array:
+def bound_on_points(parameters: Parameters, problem: Problem, normals: tuple[Array, ...], lapse: Array | None) -> Array:
     """Return the ELBO on fixed points for each set: a smooth function of the parameters."""
     q = approximate(parameters, problem)
     covariance = jnp.swapaxes(q.half, 1, 2) @ q.half

@@ -150,34 +150,65 @@ def gain_of(half: Array, precision: Array) -> Array:
     return precision - through.T @ through
 
 
-@jax.jit
-def _mean_dual_gain(factor: Factor, sites: Sites) -> tuple[Array, Array, Array]:
-    moments = condition(factor, sites)
-    gain = jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
-    return moments.mean, moments.dual, gain
+class Conclusion(NamedTuple):
+    """What is known at the end of an inference: the posterior and its evidence lower bound."""
+
+    posterior: Posterior
+    bound: float
 
 
-def posterior_of(
-    prior: UtilityPrior, problem: Problem, factor: Factor, sites: Sites, lapse: Array | None
-) -> Posterior:
-    """Make the posterior that prior and sites define, as plain arrays without the padding."""
-    mean, dual, gain = (np.asarray(part) for part in _mean_dual_gain(factor, sites))
+def conclude(
+    prior: UtilityPrior,
+    problem: Problem,
+    factor: Factor,
+    sites: Sites,
+    normals: tuple[np.ndarray, ...],
+    lapse: Array | None,
+) -> Conclusion:
+    """Make the posterior that prior and sites define, as plain arrays without the padding, and score it.
+
+    Every inference is scored here, on points it has not seen, without hyperpriors.
+    """
+    mean, dual, gain, bound = (np.asarray(part) for part in _conclude(factor, sites, problem, normals, lapse))
     n = problem.n_objects
     objects = Objects(problem.objects.X[:n], problem.objects.codes[:n])
     arrays = Posterior(prior, objects, mean[:, :n], dual[:, :n], gain[:, :n, :n], lapse)  # type: ignore[arg-type]
-    return jax.tree.map(np.asarray, arrays)
+    return Conclusion(jax.tree.map(np.asarray, arrays), float(bound))
 
 
-def evidence_bound(
+@jax.jit
+def _conclude(
     factor: Factor, sites: Sites, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
-) -> Array:
-    """Return the ELBO: sum_k E_q[log p(C_k | A_k, u)] - KL(q | prior), without hyperpriors.
-
-    Every inference is scored by this one function, on points it has not seen.
-    """
+) -> tuple[Array, Array, Array, Array]:
+    # One program, so that the posterior is made, and compiled, once.
     moments = condition(factor, sites)
+    gain = jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
+    return moments.mean, moments.dual, gain, evidence_bound(moments, problem, normals, lapse)
+
+
+def evidence_bound(moments: Moments, problem: Problem, normals: tuple[Array, ...], lapse: Array | None) -> Array:
+    """Return the ELBO: sum_k E_q[log p(C_k | A_k, u)] - KL(q | prior), without hyperpriors."""
     bound = -jnp.sum(moments.kl)
     for batch, draws in zip(problem.batches, normals, strict=True):
         marginal = marginals(moments.mean, moments.covariance, batch)
         bound += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, draws, lapse))
     return bound
+
+
+def factorise_on_host(covariance: np.ndarray) -> Factor:
+    """Do as `factorise` does, in NumPy: nothing is compiled for the first factors of a fit."""
+    n = covariance.shape[-1]
+    roots, jitters = [], []
+    for matrix in covariance:
+        jitter, scale = FIRST_JITTER, np.trace(matrix) / n
+        while True:
+            try:
+                roots.append(np.linalg.cholesky(matrix + jitter * scale * np.eye(n)))
+                break
+            except np.linalg.LinAlgError:
+                jitter *= 10.0
+                if jitter > LAST_JITTER:
+                    roots.append(np.full((n, n), np.nan))
+                    break
+        jitters.append(jitter)
+    return Factor(jnp.asarray(np.array(roots)), jnp.asarray(np.array(jitters)))

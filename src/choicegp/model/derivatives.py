@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from choicegp.model.likelihood import FLOOR, Pairs, object_pairs, with_lapse
-from choicegp.model.probit import probit_and_density
+from choicegp.model.probit import probit_and_hazard
 
 _TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
 _UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
@@ -64,7 +64,7 @@ def expected_derivatives(
     u : Array (d, a, m, S)
         S samples of the utilities of the a objects of each of m sets, in units of sigma.
     present, chosen : bool Array (a, m)
-        The chosen objects of a set come first, then the rejected ones, then padding.
+        The chosen objects of a set come first, then the rejected ones, then padding; what is chosen is present.
     floor : float
         Added to every factor; it must be positive here.
     lapse : float, optional
@@ -84,7 +84,7 @@ def expected_derivatives(
     beats = chosen[pairs.first, :, None] & rejected[pairs.second]
     u = jnp.where(present[..., None], u, 0.0)  # whatever stands in the padding, NaN too
     z = u[:, pairs.first] - u[:, pairs.second]
-    above, below, _, hazard, hazard_below = probit_and_density(z)
+    above, below, hazard, hazard_below = probit_and_hazard(z)
     pair = _outcomes(above, below)
     g, beaten = _beaten(pair, beats, pairs)
     conflict, beaten = pair.incomparable + floor, beaten + floor

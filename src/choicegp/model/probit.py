@@ -68,8 +68,8 @@ def log_probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
     )
 
 
-def probit_and_density(z: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """Return Φ(z), Φ(-z), φ(z), h(z) and h(-z), without a logarithm."""
+def probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
+    """Return Φ(z), Φ(-z), h(z) and h(-z), without a logarithm."""
     scaled = _erfcx(jnp.abs(z) * _SQRT_HALF)
     gauss = jnp.exp(-0.5 * z * z)
     small = 0.5 * scaled * gauss
@@ -81,7 +81,6 @@ def probit_and_density(z: Array) -> tuple[Array, Array, Array, Array, Array]:
     return (
         jnp.where(negative, small, large),
         jnp.where(negative, large, small),
-        density,
         jnp.where(negative, hazard_small, hazard_large),
         jnp.where(negative, hazard_large, hazard_small),
     )
@@ -89,7 +88,7 @@ def probit_and_density(z: Array) -> tuple[Array, Array, Array, Array, Array]:
 
 @jax.custom_jvp
 def hazard(z: Array) -> Array:
-    """h(z) = φ(z) / Φ(z), the derivative of log Φ.
+    """h(z) = φ(z) / Φ(z), the derivative of log Φ (the inverse Mills ratio of -z).
 
     Examples
     --------

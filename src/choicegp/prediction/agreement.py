@@ -53,9 +53,7 @@ def agreement(data: FlatChoices, predicted: Any) -> Agreement:
     """
     check_data(data)
     if data.flat_chosen is None:
-        raise ChoiceGPError(
-            "the data hold no choices to compare a prediction with (data.has_choices is False)"
-        )
+        raise ChoiceGPError("the data hold no choices to compare a prediction with (data.has_choices is False)")
     kept, guessed = data.flat_chosen, _predicted_marks(data, predicted)
 
     def per_set(marks: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -81,8 +79,7 @@ def _predicted_marks(data: FlatChoices, predicted: Any) -> NDArray[np.bool_]:
     sets = flatten(predicted, "predicted")
     if len(sets.sizes) != len(data):
         raise ChoiceGPError(
-            f"predicted has {len(sets.sizes)} sets but the data have {len(data)}: "
-            "one prediction per set is wanted"
+            f"predicted has {len(sets.sizes)} sets but the data have {len(data)}: one prediction per set is wanted"
         )
     rows = _predicted_rows(sets)
     n = len(data.X)
@@ -94,10 +91,7 @@ def _predicted_marks(data: FlatChoices, predicted: Any) -> NDArray[np.bool_]:
     again = keys.duplicated().to_numpy() & ~absent
     if absent.any() or again.any():
         raise ChoiceDataError(
-            [
-                _prediction_defect(data, sets.of_set[i], rows[i], absent[i])
-                for i in np.flatnonzero(absent | again)
-            ],
+            [_prediction_defect(data, sets.of_set[i], rows[i], absent[i]) for i in np.flatnonzero(absent | again)],
             "the prediction",
         )
     return shown.isin(keys).to_numpy()

@@ -116,9 +116,7 @@ def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> 
     def beaten_by(o: Array) -> Array:
         return jnp.all(u[:, o, None] >= u, axis=0) & jnp.any(u[:, o, None] > u, axis=0)
 
-    beaten = jax.lax.fori_loop(
-        0, u.shape[1], lambda o, beaten: beaten | beaten_by(o), jnp.zeros(u.shape[1:], bool)
-    )
+    beaten = jax.lax.fori_loop(0, u.shape[1], lambda o, beaten: beaten | beaten_by(o), jnp.zeros(u.shape[1:], bool))
     return ~beaten
 
 

@@ -152,9 +152,7 @@ def model_effects(model: FittedModel, *, n_background: int = 30, random_state: i
     data: FlatChoices = model.data_
     shown = data.X[np.unique(data.flat_shown)]
     averages = posterior_averages(model.posterior_, model.centre_, model.scale_)
-    return feature_effects(
-        averages, shown, model.encoding_, n_background=n_background, random_state=random_state
-    )
+    return feature_effects(averages, shown, model.encoding_, n_background=n_background, random_state=random_state)
 
 
 def feature_effects(
@@ -204,9 +202,7 @@ def feature_effects(
     )
 
 
-def posterior_averages(
-    posterior: Posterior, centre: NDArray[np.float64], scale: NDArray[np.float64]
-) -> GroupAverages:
+def posterior_averages(posterior: Posterior, centre: NDArray[np.float64], scale: NDArray[np.float64]) -> GroupAverages:
     """Return the function that gives the posterior of averages of utilities over groups of objects.
 
     Parameters
@@ -323,9 +319,7 @@ def _sizes(
     return np.array([low, sizes.mean(axis=1), high])
 
 
-def _direction(
-    effect: FeatureEffect, utility: int, weights: NDArray[np.float64], rounding: float
-) -> Direction:
+def _direction(effect: FeatureEffect, utility: int, weights: NDArray[np.float64], rounding: float) -> Direction:
     low, mean, high = effect.low[:, utility], effect.mean[:, utility], effect.high[:, utility]
     if np.all((low <= rounding) & (high >= -rounding)):
         return "unclear"

@@ -250,9 +250,7 @@ def summary(data: FlatChoices, predicted: Any, log_prob: ArrayLike | None = None
             raise ChoiceGPError(f"log_prob has {len(np.asarray(log_prob))} numbers for {len(data)} sets")
         rows["model"]["log_score"] = score
         rows["everything chosen"]["log_score"] = None
-    columns = {
-        name: pd.array([row[name] for row in rows.values()], dtype="Float64") for name in rows["model"]
-    }
+    columns = {name: pd.array([row[name] for row in rows.values()], dtype="Float64") for name in rows["model"]}
     return pd.DataFrame(columns, index=list(rows))
 
 
@@ -284,9 +282,7 @@ def _f1(counts: Agreement) -> float:
 
 
 def _rates(counts: Agreement, average: Average) -> Rates:
-    return Rates(
-        _rate(counts.hits, counts.chosen, average), _rate(counts.rejections, counts.rejected, average)
-    )
+    return Rates(_rate(counts.hits, counts.chosen, average), _rate(counts.rejections, counts.rejected, average))
 
 
 def _rate(right: NDArray[np.int64], total: NDArray[np.int64], average: Average) -> float | None:

@@ -69,9 +69,7 @@ def _dominance(posterior: Posterior, first: Objects, second: Objects) -> Array:
 def dominance_probabilities(posterior: Posterior, first: Objects, second: Objects) -> np.ndarray:
     """Return P(first dominates), P(second dominates), P(incomparable) for pairs of objects, (n, 3)."""
     if len(first.X) != len(second.X):
-        raise ChoiceGPError(
-            f"X1 has {len(first.X)} rows and X2 {len(second.X)}: they are compared row by row"
-        )
+        raise ChoiceGPError(f"X1 has {len(first.X)} rows and X2 {len(second.X)}: they are compared row by row")
     parts = []
     for start in range(0, len(first.X), 512):
         part = slice(start, start + 512)
