@@ -94,9 +94,7 @@ class TestDescribe:
         assert "3 objects with 1 feature: cost." in out
 
     def test_defects_are_refused_all_at_once(self, table, tmp_path, run):
-        (tmp_path / table).write_text(
-            TABLE.replace("1,ink,0", "1,ink,maybe").replace("2,cap,1,4", "2,cap,1,")
-        )
+        (tmp_path / table).write_text(TABLE.replace("1,ink,0", "1,ink,maybe").replace("2,cap,1,4", "2,cap,1,"))
         code, out, err = run("describe", table)
         assert (code, out) == (2, "")
         first, *rest = err.splitlines()

@@ -378,9 +378,7 @@ def test_every_plot_can_be_saved_without_a_display(tmp_path, n_numeric, n_utilit
         assert 120 <= ax.figure.dpi <= 150
 
 
-@pytest.mark.parametrize(
-    "plot", [plots.plot_objects, plots.plot_relevance, plots.plot_elbo, plots.plot_utilities]
-)
+@pytest.mark.parametrize("plot", [plots.plot_objects, plots.plot_relevance, plots.plot_elbo, plots.plot_utilities])
 def test_given_axes_are_drawn_on_and_returned(line_model, plot):
     ax = Figure().subplots()
     assert plot(line_model, ax=ax) is ax

@@ -120,9 +120,7 @@ HOSTILE: list[Command | Call] = [
     table("a file without an end", inputs.link_to_zeros, "is a device"),
     table("a long cell", inputs.long_cell, "row 5: a cell is longer than"),
     table("a long quoted cell", partial(inputs.long_cell, quote='"'), "row 5: a quotation mark is never"),
-    table(
-        "many columns of one name", partial(inputs.many_columns, n=20_000, last="x0"), "'x0' appears twice"
-    ),
+    table("many columns of one name", partial(inputs.many_columns, n=20_000, last="x0"), "'x0' appears twice"),
     # Cells
     table("an infinity", swap("1,ink,0,5", "1,ink,0,inf"), "feature 'price' is not finite (inf)"),
     table("beyond floats", swap("1,ink,0,5", "1,ink,0,1e400"), "feature 'price' is not finite"),
@@ -192,12 +190,23 @@ HOSTILE: list[Command | Call] = [
     Command("seed in words", None, "Invalid value for '--seed'", ("demo", "--seed", "seven")),
     Command("seed below 0", None, "Invalid value for '--seed'", ("demo", "--seed", "-1")),
     # Output
-    Command("output in no folder", None, "there is no folder", ("demo", "--output", "no/alice.csv")),
-    Command("output below a file", GOOD, "there is no folder", ("demo", "--output", f"{FILE}/a.csv")),
-    Command("output is a folder", lambda f: (f / FILE).mkdir(), "is a folder", ("demo", "--output", FILE)),
-    Command("output of no format", None, "told by the suffix", ("demo", "--output", "alice.doc")),
-    Command("output without a name", None, "is not a file name", ("demo", "--output", "")),
-    Command("output with an endless name", None, "cannot write", ("demo", "--output", "x" * 250 + ".csv")),
+    Command("demo into a file", GOOD, "cannot be made", ("demo", "--output", FILE)),
+    Command("demo below a file", GOOD, "cannot be made", ("demo", "--output", f"{FILE}/demo")),
+    Command("fit without an output", GOOD, "say where the model goes", ("fit", FILE)),
+    Command("fit into no folder", GOOD, "there is no folder", ("fit", FILE, "-o", "no/model.cgp")),
+    Command("fit below a file", GOOD, "there is no folder", ("fit", FILE, "-o", f"{FILE}/model.cgp")),
+    Command("fit into a folder", GOOD, "is a folder", ("fit", FILE, "-o", ".")),
+    Command("fit with an endless name", GOOD, "cannot write", ("fit", FILE, "-o", "x" * 250 + ".cgp")),
+    Command("fit without choices", GOOD, "needs data with choices", ("fit", FILE, "-o", "m", "--no-choices")),
+    Command("fit with no utilities", GOOD, "--utilities", ("fit", FILE, "-o", "m", "-d", "0")),
+    Command("fit with an unknown kernel", GOOD, "unknown kernel", ("fit", FILE, "-o", "m", "--kernel", "nope")),
+    Command("fit with a lapse in words", GOOD, "--lapse takes", ("fit", FILE, "-o", "m", "--lapse", "often")),
+    Command("fit with a lapse above 1", GOOD, "lapse must be", ("fit", FILE, "-o", "m", "--lapse", "1.5")),
+    Command("fit by no inference", GOOD, "inference must be", ("fit", FILE, "-o", "m", "--inference", "x")),
+    Command("predict by no model", GOOD, "no such model file", ("predict", "no.cgp", FILE)),
+    Command("predict by a table", GOOD, "not a choicegp model", ("predict", FILE, FILE)),
+    Command("plot of a table", GOOD, "not a choicegp model", ("plot", FILE)),
+    Command("plot of nothing", None, "no such model file", ("plot", "no.cgp")),
     # Objects
     Call("X None", lambda: of(None, [[0, 1]]), "X must be an array or a DataFrame"),
     Call("X text", lambda: of("X", [[0, 1]]), "X must be an array or a DataFrame"),
@@ -303,9 +312,7 @@ HOSTILE: list[Command | Call] = [
     Call("frame with lists", lambda: long(frame(price=[[1], [2], [3], [4]])), "'price' holds lists"),
     Call("frame with enormous", lambda: long(frame(price=[10**400, 1, 2, 3])), "'price' is not finite (inf)"),
     Call("frame with objects", lambda: long(frame(price=[object()] * 4)), "'price' holds an object"),
-    Call(
-        "frame with mixtures", lambda: long(frame(price=[1, "a", 2.5, 3])), "row 1: feature 'price' must be"
-    ),
+    Call("frame with mixtures", lambda: long(frame(price=[1, "a", 2.5, 3])), "row 1: feature 'price' must be"),
     Call("frame with lists as sets", lambda: long(frame(choice_id=[[1]] * 4)), "'choice_id' holds lists"),
     Call("frame with lists as flags", lambda: long(frame(choice=[[1]] * 4)), "'choice' holds lists"),
     Call("set_id None", lambda: long(frame(), set_id=None), "set_id must name the column"),
@@ -372,9 +379,7 @@ HARMLESS = [
     table("gzip", partial(inputs.gzip_as, name="choices.csv.gz"), "2 sets of 2", file="choices.csv.gz"),
     table("capital suffix", GOOD, "2 sets of 2 objects", file="CHOICES.CSV"),
     table("Parquet", parquet(frame()), "2 sets of 2 objects", file=PARQUET),
-    table(
-        "rows in any order", HEADER + "2,pen,1,3,r\n1,pen,1,3,r\n2,cap,1,4,r\n1,ink,0,5,r\n", "2 sets of 2"
-    ),
+    table("rows in any order", HEADER + "2,pen,1,3,r\n1,pen,1,3,r\n2,cap,1,4,r\n1,ink,0,5,r\n", "2 sets of 2"),
     table("ids with zeros", GOOD.replace("1,", "001,"), "2 sets of 2 objects"),
     table("a set of one", GOOD + "3,pen,1,3,red\n", "3 sets of 1 to 2 objects"),
     table("3,000 columns", inputs.many_columns, "2 objects with 3,000 features"),

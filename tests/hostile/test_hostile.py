@@ -15,7 +15,7 @@ from .cases import HARMLESS, HOSTILE, Call, Command
 COMMANDS = [case for case in HOSTILE if isinstance(case, Command)]
 CALLS = [case for case in HOSTILE if isinstance(case, Call)]
 SECONDS = 10
-IN_ITS_OWN_PROCESS = ("latin-1", "output below a file", "unknown option", "100,000 defects")
+IN_ITS_OWN_PROCESS = ("latin-1", "fit below a file", "unknown option", "100,000 defects")
 
 
 def named(case: Command | Call) -> str:

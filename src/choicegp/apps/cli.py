@@ -98,10 +98,12 @@ def fit(
     seed: _Seed = 0,
 ) -> None:
     """Learn utilities from a table of choices, and write the model to a file."""
+    from choicegp.data.whole_file import check_place
     from choicegp.errors import ChoiceGPError
 
     if not output:
         raise ChoiceGPError("say where the model goes: -o FILE")
+    check_place(output)
     if lapse != "learn":
         try:
             rate: float | str = float(lapse)
@@ -137,8 +139,11 @@ def predict(
 ) -> None:
     """Predict what would be kept from each set of a table; its choices, if it has any, are not looked at."""
     from choicegp.data.tables import write_table
+    from choicegp.data.whole_file import check_place
     from choicegp.estimators.choice_gp import ChoiceGP
 
+    if output is not None:
+        check_place(output)
     fitted = ChoiceGP.load(model)
     names = [column.name for column in fitted.encoding_.columns]
     data = table.read(chosen=None, features=names, encoding=fitted.encoding_)

@@ -9,6 +9,27 @@ from typing import BinaryIO
 
 from choicegp.errors import ChoiceGPError
 
+_LONGEST_NAME = 235  # of the 255 bytes that file systems allow, what a draft's ending leaves
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a place where no file can be written, before the work that would fill it.
+
+    Parameters
+    ----------
+    path : str or path
+    """
+    file = Path(path)
+    try:
+        if file.is_dir():
+            raise ChoiceGPError(f"{file} is a folder; name a file in it")
+        if not file.parent.is_dir():
+            raise ChoiceGPError(f"cannot write {file}: there is no folder {file.parent}")
+        if len(file.name.encode()) > _LONGEST_NAME:
+            raise ChoiceGPError(f"cannot write {file}: the name has more than {_LONGEST_NAME} bytes")
+    except OSError as error:
+        raise ChoiceGPError(f"cannot write {file}: {error.strerror or error}") from error
+
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
@@ -24,10 +45,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     binary file
     """
     file = Path(path)
-    if file.is_dir():
-        raise ChoiceGPError(f"{file} is a folder; name a file in it")
-    if not file.parent.is_dir():
-        raise ChoiceGPError(f"cannot write {file}: there is no folder {file.parent}")
+    check_place(file)
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
         try:

@@ -278,14 +278,15 @@ class _Run:
     ) -> tuple[State, Trace]:
         """Make some steps; ones that leave the numbers are tried again, smaller and with more jitter."""
         schedule = _schedule(weights, learn, steady)
+        tried = state
         for _ in range(_ATTEMPTS):
-            after, trace = _run_block(state, schedule, self.problem, self.normals, self.settings)
+            after, trace = _run_block(tried, schedule, self.problem, self.normals, self.settings)
             trace = jax.tree.map(np.asarray, trace)
             if _is_healthy(after, trace):
                 break
-            jitter = jnp.minimum(100.0 * state.factor.jitter, LAST_JITTER)
-            factor = _factorise_prior(state.prior, self.problem, jitter)
-            state = state._replace(rho=0.25 * state.rho, rate=0.25 * state.rate, factor=factor)
+            jitter = jnp.minimum(100.0 * tried.factor.jitter, LAST_JITTER)
+            factor = _factorise_prior(tried.prior, self.problem, jitter)
+            tried = tried._replace(rho=0.25 * tried.rho, rate=0.25 * tried.rate, factor=factor)
         else:
             return state, trace
         if self.report is not None:
@@ -297,7 +298,7 @@ class _Run:
         done = sum(len(trace.bound) for trace in traces)
         status, message = "stopped", f"the limit of {max_iter} steps"
         while done < max_iter:
-            if self.clock.is_up:
+            if traces and self.clock.is_up:
                 message = f"the time limit of {self.clock.limit:g} s"
                 break
             before = traces[-1].objective[-1] if traces else -np.inf

@@ -26,8 +26,8 @@ class Fit(NamedTuple):
     n_iter : int
         Steps of the start that went on, annealing included.
     trace : ndarray (n_iter,)
-        ELBO at the beginning of each step (likelihood weight below 1 while annealing); the last is that of
-        the result on the fit's own few points.
+        ELBO at the beginning of each step, on the fit's own few points; the likelihood's weight is below 1
+        while annealing.
     n_annealing : int
         How many of the first steps were annealing.
     """

@@ -200,7 +200,7 @@ def factorise_on_host(covariance: np.ndarray) -> Factor:
     n = covariance.shape[-1]
     roots, jitters = [], []
     for matrix in covariance:
-        jitter, scale = FIRST_JITTER, np.trace(matrix) / n
+        jitter, scale = FIRST_JITTER, max(np.trace(matrix) / n, _LEAST_VARIANCE)
         while True:
             try:
                 roots.append(np.linalg.cholesky(matrix + jitter * scale * np.eye(n)))
