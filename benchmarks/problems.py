@@ -17,13 +17,13 @@ class Problem(NamedTuple):
 
 
 def sincos() -> Problem:
-    """The paper's Example 1: 150 sets of 3 of 200 objects with one feature."""
+    """Read the paper's Example 1: 150 sets of 3 of 200 objects with one feature."""
     files = datasets.load_sincos()
     return Problem(files.train, files.known, files.new, 2)
 
 
 def pairs() -> Problem:
-    """Vehicle crashworthiness: 60 objects, 1000 of their 1770 pairs."""
+    """Make vehicle crashworthiness: 60 objects, 1000 of their 1770 pairs."""
     table = datasets.vehicle(60, random_state=0)
     order = np.random.default_rng(0).permutation(datasets.all_pairs(60))
     fresh = datasets.vehicle(60, random_state=1)
@@ -32,7 +32,7 @@ def pairs() -> Problem:
 
 
 def tens() -> Problem:
-    """DTLZ1 with 5 variables and 3 objectives: 100 objects, 200 sets of 10."""
+    """Make DTLZ1 with 5 variables and 3 objectives: 100 objects, 200 sets of 10."""
     table, fresh = (
         datasets.benchmark_problem("dtlz1", 100, n_variables=5, n_objectives=3, random_state=seed) for seed in (0, 1)
     )
@@ -43,7 +43,7 @@ def tens() -> Problem:
 
 
 def scaled(n_objects: int, n_sets: int) -> Problem:
-    """Two smooth utilities over three features: any number of objects and of sets of 3; every object is shown."""
+    """Draw two smooth utilities over three features: any number of objects and of sets of 3; every object is shown."""
     drawn = datasets.gp_utilities(
         n_objects, n_features=3, n_utilities=2, n_sets=n_sets, set_size=3, lengthscale=1.5, random_state=0
     )

@@ -131,9 +131,7 @@ def test_with_encoding():
 def test_with_encoding_that_does_not_fit():
     train = ChoiceData.from_sets(pd.DataFrame({"size": ["S", "M"]}), [[0, 1]])
     unknown = ChoiceData.from_sets(pd.DataFrame({"size": ["S", "XL"]}, index=["p", "q"]), [[0, 1]])
-    with pytest.raises(
-        ChoiceDataError, match=r"object 'q': feature 'size' has the unknown category 'XL'.*'M', 'S'"
-    ):
+    with pytest.raises(ChoiceDataError, match=r"object 'q': feature 'size' has the unknown category 'XL'.*'M', 'S'"):
         unknown.with_encoding(train.encoding)
     with pytest.raises(ChoiceGPError, match="'size' missing; 'price' not known"):
         ChoiceData.from_sets(pd.DataFrame({"price": [1]}), [[0]]).with_encoding(train.encoding)
@@ -215,9 +213,7 @@ def test_round_trips(tmp_path, data):
     pd.testing.assert_frame_equal(back.to_long(), long)
     # Objects in the order of their first appearance: from now on nothing changes at all.
     assert read_back(back.to_long(), back) == back
-    learned = ChoiceData.from_long(
-        long, chosen="choice" if data.has_choices else None, features=["p", "q", "r"]
-    )
+    learned = ChoiceData.from_long(long, chosen="choice" if data.has_choices else None, features=["p", "q", "r"])
     assert learned.encoding == data.encoding
     for name in ("a.csv", "a.parquet"):
         data.write(tmp_path / name)

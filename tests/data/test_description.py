@@ -62,9 +62,7 @@ def test_skipped_defects_are_told():
 
 
 def naive_counts(data):
-    answers = [
-        (frozenset(s.tolist()), frozenset(c.tolist())) for s, c in zip(data.shown, data.chosen, strict=True)
-    ]
+    answers = [(frozenset(s.tolist()), frozenset(c.tolist())) for s, c in zip(data.shown, data.chosen, strict=True)]
     n_contradictions = len(set(answers)) - len({shown for shown, _ in answers})
     groups = [{i} for i in sorted({i for shown, _ in answers for i in shown})]
     for shown, _ in answers:

@@ -125,9 +125,7 @@ def test_numbers_stored_as_text_with_dirt(values, rows):
 
 
 def test_numbers_stored_as_text():
-    with pytest.raises(
-        ChoiceGPError, match=r"'price' holds numbers stored as text such as '12,5'.*decimal point"
-    ):
+    with pytest.raises(ChoiceGPError, match=r"'price' holds numbers stored as text such as '12,5'.*decimal point"):
         FeatureEncoding.learn(pd.DataFrame({"price": ["12,5", "13,5"]}))
     # Declared as categories they are names.
     names = FeatureEncoding.learn(pd.DataFrame({"zone": pd.Categorical(["1", "2"])})).feature_names
@@ -240,6 +238,4 @@ def test_grouping_survives_hash_collisions(monkeypatch):
     found = group_equal_rows(X, labels)
     assert (found[0] == expected[0]).all()
     assert (found[1] == expected[1]).all()
-    assert len(found[1]) == len(
-        {(*row, label) for row, label in zip(X.tolist(), labels.tolist(), strict=True)}
-    )
+    assert len(found[1]) == len({(*row, label) for row, label in zip(X.tolist(), labels.tolist(), strict=True)})

@@ -173,9 +173,7 @@ def test_scikit_learn_cross_validation(data):
     assert cross_val_score(Counter(), data, cv=4).tolist() == [0.0] * 4
     groups = GroupKFold(4)
     assert cross_val_score(Counter(), data, groups=data.respondents, cv=groups).tolist() == [0.0] * 4
-    search = GridSearchCV(Counter(), {"extra": [0.0, 1.0]}, cv=KFold(5, shuffle=True, random_state=0)).fit(
-        data
-    )
+    search = GridSearchCV(Counter(), {"extra": [0.0, 1.0]}, cv=KFold(5, shuffle=True, random_state=0)).fit(data)
     assert search.best_params_ == {"extra": 1.0}
     assert search.best_estimator_.seen_ == set(range(20))
 

@@ -45,9 +45,7 @@ def test_index_of_the_frame_does_not_matter(long):
 
 
 def test_names_are_arguments(long):
-    renamed = long.rename(columns={"choice_id": "case", "alt_id": "item", "choice": "kept"}).assign(
-        note="x", who=7
-    )
+    renamed = long.rename(columns={"choice_id": "case", "alt_id": "item", "choice": "kept"}).assign(note="x", who=7)
     data = ChoiceData.from_long(
         renamed, set_id="case", object_id="item", chosen="kept", features="price", respondent="who"
     )
@@ -73,9 +71,7 @@ def test_without_choices(long):
     data = ChoiceData.from_long(long.drop(columns="choice"), chosen=None)
     assert not data.has_choices
     assert data.chosen is None
-    with pytest.raises(
-        ChoiceGPError, match=r"no column 'choice'.*'choice_id', 'alt_id', 'price'.*chosen=None"
-    ):
+    with pytest.raises(ChoiceGPError, match=r"no column 'choice'.*'choice_id', 'alt_id', 'price'.*chosen=None"):
         ChoiceData.from_long(long.drop(columns="choice"))
 
 
@@ -114,9 +110,7 @@ def test_available(long):
     assert ChoiceData.from_long(holes, available="av") == data
     found = defects_of(ChoiceData.from_long, long.assign(av=[0, 1, 1, 1, 2]), available="av")
     assert places(found) == [("chosen-not-shown", 0, "s2", "pen"), ("wrong-flag", 4, "s1", "cup")]
-    found = defects_of(
-        ChoiceData.from_long, long.assign(av=[0, 1, 0, 1, 1], choice=[0, 1, 0, 0, 0]), available="av"
-    )
+    found = defects_of(ChoiceData.from_long, long.assign(av=[0, 1, 0, 1, 1], choice=[0, 1, 0, 0, 0]), available="av")
     assert places(found) == [("empty-set", 0, "s2", None)]
 
 
@@ -147,14 +141,10 @@ def test_every_defect_of_a_long_table():
 
 def test_rows_of_files_and_frames_are_counted_as_said(tmp_path, long):
     long.loc[3, "price"] = np.nan
-    with pytest.raises(
-        ChoiceDataError, match=r"^DataFrame \(rows counted from 0\): row 3, set 's1', object 'ink'"
-    ):
+    with pytest.raises(ChoiceDataError, match=r"^DataFrame \(rows counted from 0\): row 3, set 's1', object 'ink'"):
         ChoiceData.from_long(long)
     long.to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(
-        ChoiceDataError, match=r"a.csv \(the header is row 1\): row 5, set 's1', object 'ink'"
-    ):
+    with pytest.raises(ChoiceDataError, match=r"a.csv \(the header is row 1\): row 5, set 's1', object 'ink'"):
         ChoiceData.from_long(tmp_path / "a.csv")
     with pytest.warns(UserWarning, match=r"^1 of 2 sets were left out \(1 defect\)") as caught:
         data = ChoiceData.from_long(str(tmp_path / "a.csv"), on_error="skip")

@@ -64,9 +64,7 @@ def test_a_few_thousand_objects():
     assert not mask[3000:].any()
 
 
-@pytest.mark.parametrize(
-    "bad", [[[np.nan, 1.0]], [[np.inf]], [["a"]], [[1.0], [1.0, 2.0]], [1.0], [[1j]], None]
-)
+@pytest.mark.parametrize("bad", [[[np.nan, 1.0]], [[np.inf]], [["a"]], [[1.0], [1.0, 2.0]], [1.0], [[1j]], None])
 def test_bad_utilities_are_refused(bad):
     with pytest.raises(ChoiceGPError, match="U"):
         undominated(bad)

@@ -52,9 +52,7 @@ def test_wrong_keys(key, message):
         set_positions(key, 5)
 
 
-@pytest.mark.parametrize(
-    ("test_size", "n_test"), [(0.2, 2), (0.01, 1), (0.99, 9), (3, 3), (np.float32(0.5), 5)]
-)
+@pytest.mark.parametrize(("test_size", "n_test"), [(0.2, 2), (0.01, 1), (0.99, 9), (3, 3), (np.float32(0.5), 5)])
 def test_split_by_set(test_size, n_test):
     train, test = split_positions(10, None, test_size, "set", 4)
     assert len(test) == n_test

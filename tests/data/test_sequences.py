@@ -88,9 +88,7 @@ def test_ids_of_different_types_stay_apart():
     assert mixed.labels.tolist() == [1, "a"]
 
 
-@pytest.mark.parametrize(
-    "ids", [["p", "q", "r", "s"], np.array(["p", "q", "r", "s"]), pd.Index(list("pqrs"))]
-)
+@pytest.mark.parametrize("ids", [["p", "q", "r", "s"], np.array(["p", "q", "r", "s"]), pd.Index(list("pqrs"))])
 def test_text_ids(ids):
     data = ChoiceData.from_sets(X, [["p", "s"]], [["s"]], by="id", object_ids=ids)
     assert data.object_ids.dtype == object

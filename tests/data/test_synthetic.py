@@ -122,9 +122,7 @@ def test_counterexample_has_one_winner_per_pair():
     assert len(data) == 500
     assert -2.6 <= data.X.min() < -2.5
     assert 2.5 < data.X.max() <= 2.6
-    assert all(
-        len(shown) == 2 and len(chosen) == 1 for shown, chosen in zip(data.shown, data.chosen, strict=True)
-    )
+    assert all(len(shown) == 2 and len(chosen) == 1 for shown, chosen in zip(data.shown, data.chosen, strict=True))
     # u(pi / 5) = cos(pi) + exp(-pi^2 / 200)
     value = datasets.counterexample_utility([np.pi / 5]).item()
     assert value == pytest.approx(-1 + 0.95185, abs=1e-5)

@@ -17,9 +17,7 @@ def saved(folder, content, name="table.csv"):
     return path
 
 
-@pytest.mark.parametrize(
-    "name", ["a.csv", "a.tsv", "a.CSV", "a.csv.gz", "a.TSV.GZ", "a.parquet", "a.Parquet"]
-)
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.CSV", "a.csv.gz", "a.TSV.GZ", "a.parquet", "a.Parquet"])
 def test_round_trip_is_exact(tmp_path, name):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(

@@ -209,4 +209,4 @@ def _kernel_to_json(kernel: Kernel) -> dict[str, Any]:
 
 
 def _kernel_from_json(spec: dict[str, Any]) -> Kernel:
-    return _rebuild(spec["structure"], iter([np.asarray(leaf) for leaf in spec["leaves"]]))
+    return _rebuild(spec["structure"], iter([np.asarray(leaf)[()] for leaf in spec["leaves"]]))

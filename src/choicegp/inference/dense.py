@@ -149,7 +149,8 @@ def _step(
     if settings.hyperpriors is not None:
         objective += log_density(state.prior, settings.hyperpriors)
     residual = jnp.linalg.norm(forces - moments.dual) / (1e-12 + jnp.linalg.norm(forces))
-    dropped = steady & (objective < state.objective - 1e-6 * jnp.abs(state.objective))
+    # Near the fixed point the bound on few points wavers by their integration error: that is no drop.
+    dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))
     grown = jnp.where(steady, jnp.minimum(1.2 * state.rho, 1.0), state.rho)
     rho = jnp.where(dropped, jnp.maximum(0.5 * state.rho, 0.05), grown)
     rate = jnp.where(dropped, jnp.maximum(0.7 * state.rate, 0.01), state.rate)
