@@ -148,7 +148,13 @@ class TestProcess:
     def test_an_interrupt_is_quiet(self, tmp_path):
         fifo = tmp_path / "never.csv"
         os.mkfifo(fifo)
-        process = subprocess.Popen([*PROGRAM, "describe", str(fifo)], stdout=-1, stderr=-1, text=True)
+        # Tests may run where interrupts are ignored (in the background of a shell), and children inherit that.
+        program = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+            "from choicegp.apps.cli import main; main(sys.argv[1:])"
+        )
+        command = [sys.executable, "-c", program, "describe", str(fifo)]
+        process = subprocess.Popen(command, stdout=-1, stderr=-1, text=True)
         # The process has opened the pipe for reading once it can be opened for writing.
         with open(fifo, "w"):
             process.send_signal(signal.SIGINT)
