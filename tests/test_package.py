@@ -43,9 +43,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     source = ROOT / "src"
     files = [path.relative_to(source) for path in (source / "choicegp").rglob("*") if path.is_file()]
     # Caches (of Python, of type checkers) are not part of the package.
-    expected = {
-        path.as_posix() for path in files if not any(p[0] == "." or p == "__pycache__" for p in path.parts)
-    }
+    expected = {path.as_posix() for path in files if not any(p[0] == "." or p == "__pycache__" for p in path.parts)}
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert "choicegp/py.typed" in names

@@ -36,9 +36,7 @@ class Block(NamedTuple):
 
 def blocks_of(page: Path, *languages: str) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    blocks = (
-        Block(m["language"], m["text"], text.count("\n", 0, m.start("text"))) for m in FENCE.finditer(text)
-    )
+    blocks = (Block(m["language"], m["text"], text.count("\n", 0, m.start("text"))) for m in FENCE.finditer(text))
     return [block for block in blocks if block.language in languages]
 
 
@@ -134,9 +132,7 @@ def written(folder: Path, *blocks: str) -> Path:
 
 def test_the_blocks_of_a_page_share_their_names(tmp_path):
     names: dict[str, object] = {}
-    run_page(
-        written(tmp_path, "python\nx = 1", "pycon\n>>> x\n1\n>>> y = 2", "python\nprint(y)", "text\n2"), names
-    )
+    run_page(written(tmp_path, "python\nx = 1", "pycon\n>>> x\n1\n>>> y = 2", "python\nprint(y)", "text\n2"), names)
     assert (names["x"], names["y"]) == (1, 2)
 
 

@@ -60,9 +60,7 @@ def test_every_object_outside_its_set_is_named(data):
         ("predicted-not-shown", "monday", "knife"),
         ("predicted-not-shown", "tuesday", "pen"),
     ]
-    assert "set 'monday', object 'knife': the object (row 3) is predicted to be chosen but is not" in str(
-        caught.value
-    )
+    assert "set 'monday', object 'knife': the object (row 3) is predicted to be chosen but is not" in str(caught.value)
 
 
 def test_an_object_predicted_twice_is_named(data):

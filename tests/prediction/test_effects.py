@@ -206,8 +206,7 @@ def test_categories(rng, categories):
 def test_the_same_seed_gives_the_same_effects(rng):
     X, encoding = numeric(rng)
     one, same, other = (
-        feature_effects(linear([[1.0, 1.0]], [[1.0, 1.0]]), X, encoding, random_state=seed)
-        for seed in (0, 0, 1)
+        feature_effects(linear([[1.0, 1.0]], [[1.0, 1.0]]), X, encoding, random_state=seed) for seed in (0, 0, 1)
     )
     assert np.array_equal(one.relevance.mean, same.relevance.mean)
     assert not np.array_equal(one.relevance.mean, other.relevance.mean)
@@ -265,14 +264,10 @@ class TestPosteriorAverages:
     def test_object_effects_drop_out_of_effects(self, rng):
         with_effects = random_posterior(rng, effect_variance=2.0)
         plain = UtilityPrior(with_effects.prior.kernels, None)
-        without = Posterior(
-            plain, with_effects.objects, with_effects.mean, with_effects.dual, with_effects.gain
-        )
+        without = Posterior(plain, with_effects.objects, with_effects.mean, with_effects.dual, with_effects.gain)
         X = rng.normal(size=(30, 2))
         one, other = (
-            feature_effects(
-                posterior_averages(posterior, self.centre, self.scale), X, FeatureEncoding.plain(2)
-            )
+            feature_effects(posterior_averages(posterior, self.centre, self.scale), X, FeatureEncoding.plain(2))
             for posterior in (with_effects, without)
         )
         for effect, expected in zip(one.features, other.features, strict=True):

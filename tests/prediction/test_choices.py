@@ -1,0 +1,330 @@
+"""Predicted choices against brute force: all subsets of samples of the posterior, by the paper's formula."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from choicegp import ChoiceData
+from choicegp.data.pareto import undominated
+from choicegp.errors import ChoiceGPError
+from choicegp.inference.expectation import samples, sobol_normals
+from choicegp.inference.posterior import Posterior
+from choicegp.model.kernels import RBF
+from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.prediction import choices
+from choicegp.prediction.choices import ChoicePredictor, set_marginals, subset_table
+
+N_OBJECTS = 300
+X = np.random.default_rng(0).normal(size=(N_OBJECTS, 2))
+
+
+def make_posterior(n_utilities=2, noise=0.1, variance=4.0, lapse=None):
+    """A posterior from noisy observations of smooth utilities at the first 20 objects."""
+    prior = UtilityPrior.create(RBF(1.5, variance), 2, n_utilities)
+    objects = Objects(X[:20], np.arange(20))
+    K = np.asarray(prior.covariance(objects, objects))
+    truth = np.stack([np.sin(X[:20, 0]), np.cos(2 * X[:20, 1]), X[:20, 0] * X[:20, 1]])[:n_utilities]
+    gain = np.linalg.inv(K + noise * np.eye(20))
+    dual = np.einsum("dij,dj->di", gain, np.sqrt(variance) * truth)
+    mean = np.einsum("dij,dj->di", K, dual)
+    return Posterior(prior, objects, mean, dual, gain, None if lapse is None else np.asarray(lapse))
+
+
+def make_sets(size, n_sets, seed=1):
+    rng = np.random.default_rng(seed)
+    return [rng.choice(N_OBJECTS, size, replace=False) for _ in range(n_sets)]
+
+
+def predictor(posterior, shown, chosen=None, features=X):
+    data = ChoiceData.from_sets(features, shown, chosen)
+    return ChoicePredictor(posterior, Objects(features, np.arange(len(features))), data)
+
+
+def objects_of(shown):
+    rows = np.stack(shown, axis=1)
+    return Objects(X[rows], rows)
+
+
+def points(posterior, a, n, seed=0):
+    return sobol_normals(posterior.n_utilities, a - 1, 1, n, np.random.default_rng(seed))
+
+
+def draws_of(posterior, rows, n_samples, seed=0):
+    """Independent joint samples (S, a, d) of the utilities of one set's objects."""
+    mean, covariance = posterior.mean_and_covariance_at(Objects(X[rows], rows))
+    root = np.linalg.cholesky(np.asarray(covariance) + 1e-10 * np.eye(len(rows)))
+    normals = np.random.default_rng(seed).normal(size=(len(mean), len(rows), n_samples))
+    return np.moveaxis(np.asarray(mean)[:, :, None] + root @ normals, (0, 1, 2), (2, 1, 0))
+
+
+def likelihoods(u, floor=1e-10):
+    """p(C | A, u) of every subset (2^a, S) for samples u (S, a, d), as the paper writes it."""
+    n_samples, a, _ = u.shape
+    beats = np.prod(ndtr(u[:, :, None] - u[:, None, :]), axis=-1)  # (S, o, v)
+    table = np.zeros((2**a, n_samples))
+    for code in range(1, 2**a):
+        chosen = [o for o in range(a) if code >> o & 1]
+        value = np.ones(n_samples)
+        for o, v in itertools.combinations(chosen, 2):
+            value *= 1 - beats[:, o, v] - beats[:, v, o] + floor
+        for v in set(range(a)) - set(chosen):
+            value *= 1 - np.prod([1 - beats[:, o, v] for o in chosen], axis=0) + floor
+        table[code] = value
+    return table
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return make_posterior()
+
+
+@pytest.fixture(scope="module")
+def triples():
+    return make_sets(3, 20)
+
+
+@pytest.mark.parametrize("n_utilities", [1, 2, 3])
+@pytest.mark.parametrize("a", [1, 2, 3, 4, 5, 6])
+def test_the_subsets_of_a_set_have_probability_one(a, n_utilities):
+    objects = objects_of(make_sets(a, 4))
+    for lapse in (0.0, 0.2):  # of which the first must be as good as none
+        posterior = make_posterior(n_utilities, lapse=lapse)
+        table = np.asarray(subset_table(posterior, objects, points(posterior, a, 64)))
+        assert table.shape == (2**a, 4)
+        assert np.all(table >= 0)
+        assert not np.any(table[0])
+        np.testing.assert_allclose(table.sum(axis=0), 1.0, rtol=1e-12)
+        if lapse:
+            assert np.all(table[1:] >= lapse / (2**a - 1))
+
+
+@pytest.mark.parametrize("a", [1, 2, 3])
+def test_without_a_lapse_rate_the_table_is_that_of_a_rate_of_zero(a, posterior):
+    objects = objects_of(make_sets(a, 4))
+    own = points(posterior, a, 64)
+    table = subset_table(posterior, objects, own)
+    np.testing.assert_allclose(table.sum(axis=0), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(table, subset_table(make_posterior(lapse=0.0), objects, own), atol=1e-15)
+
+
+@pytest.mark.parametrize("n_utilities", [1, 2, 3])
+def test_the_exact_table_of_a_pair_is_the_average_over_samples(n_utilities):
+    posterior = make_posterior(n_utilities)
+    shown = make_sets(2, 4)
+    table = np.asarray(subset_table(posterior, objects_of(shown), points(posterior, 2, 64)))
+    for k, rows in enumerate(shown):
+        values = likelihoods(draws_of(posterior, rows, 20_000))
+        error = values.std(axis=1) / np.sqrt(20_000)
+        assert np.all(np.abs(table[:, k] - values.mean(axis=1)) < 4 * error + 1e-8)
+    if n_utilities == 1:
+        # Impossible but for the floor, which is kept so that its logarithm is a number.
+        np.testing.assert_allclose(table[3], 1e-10, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def by_brute_force(posterior, triples):
+    """Average of the normalised likelihood of every subset over 4000 samples, (2^3, m)."""
+    columns = []
+    for rows in triples:
+        values = likelihoods(draws_of(posterior, rows, 4000))
+        columns.append((values / values.sum(axis=0)).mean(axis=1))
+    return np.stack(columns, axis=1)
+
+
+def test_the_table_is_the_average_of_normalised_likelihoods(posterior, triples, by_brute_force):
+    table = np.asarray(subset_table(posterior, objects_of(triples), points(posterior, 3, choices.N_SAMPLES)))
+    # The standard error of an average of 4000 probabilities is at most 0.008.
+    np.testing.assert_allclose(table, by_brute_force, atol=0.03)
+    assert by_brute_force.max() > 0.6
+
+
+def test_predict_is_the_most_probable_subset(posterior, triples, by_brute_force):
+    first, second = np.sort(by_brute_force, axis=0)[[-1, -2]]
+    clear = np.flatnonzero(first - second > 0.05)
+    assert len(clear) > 10
+    predicted = predictor(posterior, triples).choices()
+    best = by_brute_force.argmax(axis=0)
+    assert len(set(best[clear])) > 2
+    for k in clear:
+        wanted = [triples[k][o] for o in range(3) if best[k] >> o & 1]
+        np.testing.assert_array_equal(predicted[k], wanted)
+
+
+def test_predict_proba_holds_the_marginals_of_the_table(posterior, triples):
+    table = np.asarray(subset_table(posterior, objects_of(triples), points(posterior, 3, choices.N_SAMPLES)))
+    probabilities = predictor(posterior, triples).probabilities()
+    for k in range(len(triples)):
+        marginals = [sum(table[code, k] for code in range(8) if code >> o & 1) for o in range(3)]
+        np.testing.assert_allclose(probabilities[k], marginals, rtol=1e-9)
+
+
+@pytest.mark.parametrize("a", [3, 5])
+def test_the_sample_points_are_enough(a, posterior):
+    # Against 2^14 points: measured 0.004 and 0.006.
+    objects = objects_of(make_sets(a, 12))
+    few, many = (
+        np.asarray(subset_table(posterior, objects, points(posterior, a, n, seed)))
+        for n, seed in ((choices.N_SAMPLES, 0), (2**14, 9))
+    )
+    assert np.abs(few - many).max() < 0.015
+
+
+def test_neither_chunks_nor_other_sets_matter(posterior, triples, monkeypatch):
+    pairs = make_sets(2, 3)
+    mixed = [rows for group in itertools.zip_longest(triples, pairs) for rows in group if rows is not None]
+    chosen = [rows[:1] for rows in mixed]
+    whole = predictor(posterior, mixed, chosen)
+    probabilities, logs = whole.probabilities(), whole.log_probabilities(normalized=False)
+    predicted = whole.choices()
+    monkeypatch.setattr(choices, "_CELLS", 8 * 2**3 * choices.N_SAMPLES)  # eight triples at a time, of twenty
+    chunked = predictor(posterior, mixed, chosen)
+    for one, other in zip(probabilities, chunked.probabilities(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+    np.testing.assert_allclose(chunked.log_probabilities(normalized=False), logs, rtol=1e-10)
+    alone = predictor(posterior, [triples[4]], [triples[4][:1]])
+    place = next(k for k, rows in enumerate(mixed) if rows is triples[4])
+    np.testing.assert_allclose(alone.probabilities()[0], probabilities[place], rtol=1e-10)
+    np.testing.assert_array_equal(alone.choices()[0], predicted[place])
+
+
+def test_a_set_of_one_object_is_certain(posterior, triples):
+    shown = [[7], *triples[:2], [8]]
+    own = predictor(posterior, shown, [rows[:1] for rows in shown])
+    assert [list(own.choices()[k]) for k in (0, 3)] == [[7], [8]]
+    assert [own.probabilities()[k].tolist() for k in (0, 3)] == [[1.0], [1.0]]
+    for normalized in (False, True):
+        logs = own.log_probabilities(normalized=normalized)
+        assert [logs[0], logs[3]] == [0.0, 0.0]
+        assert np.all(logs[1:3] < 0)
+
+
+@pytest.fixture(scope="module")
+def large_predictions():
+    """Sets of 12, 40 and 250 objects with what was predicted."""
+    posterior = make_posterior()
+    shown = [make_sets(a, 1, seed=a)[0] for a in (12, 40, 250)]
+    own = predictor(posterior, shown, [rows[:2] for rows in shown])
+    return posterior, shown, own.probabilities(), own.choices(), own
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["12", "40", "250"])
+def test_large_sets_have_probabilities_and_a_choice(large_predictions, number):
+    _, shown, probabilities, predicted, _ = large_predictions
+    rows, probability, chosen = shown[number], probabilities[number], predicted[number]
+    assert probability.shape == rows.shape
+    assert np.all((probability >= 0) & (probability <= 1))
+    assert probability.sum() >= 1  # every sample has an undominated object
+    assert 1 <= len(chosen) < len(rows)
+    assert set(chosen) <= set(rows)
+    # What is predicted is what is probable.
+    place = np.isin(rows, chosen)
+    assert probability[place].mean() > probability[~place].mean() + 0.2
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["12", "40", "250"])
+def test_large_sets_use_the_pareto_sets_of_samples(large_predictions, number):
+    posterior, shown, probabilities, _, _ = large_predictions
+    objects = objects_of([shown[number]])
+    own = points(posterior, len(shown[number]), choices._LARGE_SAMPLES)
+    u = np.asarray(samples(jax.jit(set_marginals)(posterior, objects), jnp.asarray(own)))[:, :, 0]
+    fronts = np.stack([undominated(u[:, :, s].T) for s in range(u.shape[-1])], axis=1)
+    np.testing.assert_array_equal(choices._sampled_choices(posterior, objects, own)[:, 0], fronts)
+    np.testing.assert_allclose(probabilities[number], fronts.mean(axis=1), atol=1e-12)
+
+
+def test_sampled_and_enumerated_probabilities_are_much_alike(large_predictions):
+    # A set of ten is enumerated, with probit errors; its Pareto sets have none.  They agree on what is sure.
+    posterior, shown, _, _, _ = large_predictions
+    rows = shown[0][:10]
+    enumerated = predictor(posterior, [rows]).probabilities()[0]
+    sampled = np.asarray(choices._sampled_choices(posterior, objects_of([rows]), points(posterior, 10, 128))).mean(
+        axis=-1
+    )
+    assert np.corrcoef(enumerated, sampled[:, 0])[0, 1] > 0.9
+
+
+def test_a_clear_winner_is_predicted_from_a_large_set():
+    # A sharp posterior in which the utilities of one object are far above those of all others.
+    prior = UtilityPrior.create(RBF(0.05, 100.0), 2, 2)
+    features = np.column_stack([np.arange(12.0), np.zeros(12)])
+    objects = Objects(features, np.arange(12))
+    heights = np.where(np.arange(12) == 5, 8.0, -8.0)
+    K = np.asarray(prior.covariance(objects, objects))
+    gain = np.linalg.inv(K + 0.01 * np.eye(12))
+    dual = np.einsum("dij,j->di", gain, heights)
+    posterior = Posterior(prior, objects, np.zeros((2, 12)), dual, gain)
+    own = predictor(posterior, [np.arange(12)], features=features)
+    np.testing.assert_array_equal(own.choices()[0], [5])
+    np.testing.assert_allclose(own.probabilities()[0], np.arange(12) == 5, atol=1e-3)
+
+
+def test_a_lapse_rate_pulls_large_sets_towards_one_half(large_predictions):
+    _, shown, probabilities, _, _ = large_predictions
+    lapsing = predictor(make_posterior(lapse=0.2), shown[:1]).probabilities()[0]
+    np.testing.assert_allclose(lapsing, 0.8 * probabilities[0] + 0.1, atol=1e-12)
+
+
+def test_log_probabilities_are_the_average_likelihood(posterior, triples):
+    chosen = [rows[: 1 + k % 3] for k, rows in enumerate(triples)]
+    logs = predictor(posterior, triples, chosen).log_probabilities(normalized=False)
+    for k, rows in enumerate(triples):
+        values = likelihoods(draws_of(posterior, rows, 4000))[2 ** len(chosen[k]) - 1]
+        error = values.std() / np.sqrt(4000)
+        assert abs(np.exp(logs[k]) - values.mean()) < 4 * error + 0.003
+
+
+def test_normalized_log_probabilities_sum_to_one_over_subsets(posterior):
+    rows = make_sets(3, 1)[0]
+    subsets = [[rows[o] for o in range(3) if code >> o & 1] for code in range(1, 8)]
+    own = predictor(posterior, [rows] * 7, subsets)
+    np.testing.assert_allclose(np.exp(own.log_probabilities(normalized=True)).sum(), 1.0, rtol=1e-12)
+    # The paper's likelihood does not.
+    assert np.exp(own.log_probabilities(normalized=False)).sum() < 0.9999
+
+
+def test_log_probabilities_of_large_sets_are_numbers(large_predictions):
+    *_, own = large_predictions
+    logs = own.log_probabilities(normalized=False)
+    assert np.all(np.isfinite(logs))
+    assert np.all(logs < 0)
+
+
+def test_blocks_of_points_change_nothing(posterior, triples, monkeypatch):
+    objects = objects_of(triples)
+    chosen = np.arange(3)[:, None] < np.ones(len(triples))
+    own = points(posterior, 3, 64)
+    whole = choices._log_likelihoods(posterior, objects, chosen, own)
+    assert whole.shape == (len(triples), 64)
+    monkeypatch.setattr(choices, "_BLOCK", 2 * 3 * 3 * len(triples) * 8)
+    in_blocks = jax.jit(choices._log_likelihoods.__wrapped__)(posterior, objects, chosen, own)
+    np.testing.assert_allclose(in_blocks, whole, rtol=1e-12)
+
+
+def test_normalized_is_refused_beyond_ten_objects(large_predictions):
+    *_, own = large_predictions
+    with pytest.raises(ChoiceGPError, match=r"set 0 has 12 objects.*up to 10 objects.*normalized=False"):
+        own.log_probabilities(normalized=True)
+
+
+def test_data_without_choices_have_no_log_probability(posterior, triples):
+    with pytest.raises(ChoiceGPError, match="these have none"):
+        predictor(posterior, triples).log_probabilities(normalized=False)
+
+
+@pytest.mark.parametrize("a", [3, 12])
+def test_near_identical_objects_are_predicted_like_identical_ones(a):
+    # Differences of variance zero are lost in rounding errors, which must not be magnified.
+    posterior = make_posterior(variance=100.0)
+    results = []
+    for gap in (0.0, 1e-10):
+        features = np.full((a, 2), 0.3) + gap * np.arange(a)[:, None]
+        features[0] = 2.0
+        own = predictor(posterior, [np.arange(a)], features=features)
+        results.append(own.probabilities()[0])
+        assert np.all(np.isfinite(results[-1]))
+        assert len(own.choices()[0]) >= 1
+    np.testing.assert_allclose(results[0], results[1], atol=1e-3)
