@@ -14,8 +14,8 @@ Pieces
 
 The loaders take a folder, or find it in the environment variable CHOICEGP_DATA.
 
-Examples
---------
+For example:
+
 >>> from choicegp import datasets
 >>> data, U, name = datasets.sincos(n_sets=50)
 >>> len(data), U.shape, name

@@ -11,8 +11,8 @@ Of probabilities
 Together
     `summary`, with the baseline `everything_chosen` beside the model.
 
-Examples
---------
+For example:
+
 >>> from choicegp import ChoiceData, metrics
 >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
 >>> metrics.exact_accuracy(data, [[1], [2]])
