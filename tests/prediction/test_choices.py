@@ -87,8 +87,8 @@ def triples():
     return make_sets(3, 20)
 
 
-@pytest.mark.parametrize("n_utilities", [1, 2, 3])
-@pytest.mark.parametrize("a", [1, 2, 3, 4, 5, 6])
+# Every size and every number of utilities; not every combination, each of which is compiled by itself.
+@pytest.mark.parametrize(("a", "n_utilities"), [(1, 1), (2, 1), (2, 2), (2, 3), (3, 2), (4, 3), (5, 1), (6, 2)])
 def test_the_subsets_of_a_set_have_probability_one(a, n_utilities):
     objects = objects_of(make_sets(a, 4))
     for lapse in (0.0, 0.2):  # of which the first must be as good as none
@@ -99,7 +99,7 @@ def test_the_subsets_of_a_set_have_probability_one(a, n_utilities):
         assert not np.any(table[0])
         np.testing.assert_allclose(table.sum(axis=0), 1.0, rtol=1e-12)
         if lapse:
-            assert np.all(table[1:] >= lapse / (2**a - 1))
+            assert np.all(table[1:] >= lapse / (2**a - 1) * (1 - 1e-12))
 
 
 @pytest.mark.parametrize("a", [1, 2, 3])
@@ -162,44 +162,37 @@ def test_predict_proba_holds_the_marginals_of_the_table(posterior, triples):
         np.testing.assert_allclose(probabilities[k], marginals, rtol=1e-9)
 
 
-@pytest.mark.parametrize("a", [3, 5])
-def test_the_sample_points_are_enough(a, posterior):
-    # Against 2^14 points: measured 0.004 and 0.006.
-    objects = objects_of(make_sets(a, 12))
+def test_the_sample_points_are_enough(posterior):
+    # Sets of four, against 2^14 points: measured 0.0015.
+    objects = objects_of(make_sets(4, 8))
     few, many = (
-        np.asarray(subset_table(posterior, objects, points(posterior, a, n, seed)))
+        np.asarray(subset_table(posterior, objects, points(posterior, 4, n, seed)))
         for n, seed in ((choices.N_SAMPLES, 0), (2**14, 9))
     )
-    assert np.abs(few - many).max() < 0.015
+    assert np.abs(few - many).max() < 0.005
 
 
 def test_neither_chunks_nor_other_sets_matter(posterior, triples, monkeypatch):
     pairs = make_sets(2, 3)
     mixed = [rows for group in itertools.zip_longest(triples, pairs) for rows in group if rows is not None]
-    chosen = [rows[:1] for rows in mixed]
-    whole = predictor(posterior, mixed, chosen)
-    probabilities, logs = whole.probabilities(), whole.log_probabilities(normalized=False)
-    predicted = whole.choices()
+    whole = predictor(posterior, mixed)
+    probabilities, predicted = whole.probabilities(), whole.choices()
     monkeypatch.setattr(choices, "_CELLS", 8 * 2**3 * choices.N_SAMPLES)  # eight triples at a time, of twenty
-    chunked = predictor(posterior, mixed, chosen)
+    chunked = predictor(posterior, mixed)
     for one, other in zip(probabilities, chunked.probabilities(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)
-    np.testing.assert_allclose(chunked.log_probabilities(normalized=False), logs, rtol=1e-10)
-    alone = predictor(posterior, [triples[4]], [triples[4][:1]])
+    alone = predictor(posterior, [triples[4]])
     place = next(k for k, rows in enumerate(mixed) if rows is triples[4])
     np.testing.assert_allclose(alone.probabilities()[0], probabilities[place], rtol=1e-10)
     np.testing.assert_array_equal(alone.choices()[0], predicted[place])
 
 
-def test_a_set_of_one_object_is_certain(posterior, triples):
-    shown = [[7], *triples[:2], [8]]
-    own = predictor(posterior, shown, [rows[:1] for rows in shown])
-    assert [list(own.choices()[k]) for k in (0, 3)] == [[7], [8]]
-    assert [own.probabilities()[k].tolist() for k in (0, 3)] == [[1.0], [1.0]]
+def test_a_set_of_one_object_is_certain(posterior):
+    own = predictor(posterior, [[7], [8]], [[7], [8]])
+    assert [rows.tolist() for rows in own.choices()] == [[7], [8]]
+    assert [probability.tolist() for probability in own.probabilities()] == [[1.0], [1.0]]
     for normalized in (False, True):
-        logs = own.log_probabilities(normalized=normalized)
-        assert [logs[0], logs[3]] == [0.0, 0.0]
-        assert np.all(logs[1:3] < 0)
+        assert own.log_probabilities(normalized=normalized).tolist() == [0.0, 0.0]
 
 
 @pytest.fixture(scope="module")
@@ -236,27 +229,16 @@ def test_large_sets_use_the_pareto_sets_of_samples(large_predictions, number):
     np.testing.assert_allclose(probabilities[number], fronts.mean(axis=1), atol=1e-12)
 
 
-def test_sampled_and_enumerated_probabilities_are_much_alike(large_predictions):
-    # A set of ten is enumerated, with probit errors; its Pareto sets have none.  They agree on what is sure.
-    posterior, shown, _, _, _ = large_predictions
-    rows = shown[0][:10]
-    enumerated = predictor(posterior, [rows]).probabilities()[0]
-    sampled = np.asarray(choices._sampled_choices(posterior, objects_of([rows]), points(posterior, 10, 128))).mean(
-        axis=-1
-    )
-    assert np.corrcoef(enumerated, sampled[:, 0])[0, 1] > 0.9
-
-
 def test_a_clear_winner_is_predicted_from_a_large_set():
     # A sharp posterior in which the utilities of one object are far above those of all others.
     prior = UtilityPrior.create(RBF(0.05, 100.0), 2, 2)
-    features = np.column_stack([np.arange(12.0), np.zeros(12)])
-    objects = Objects(features, np.arange(12))
-    heights = np.where(np.arange(12) == 5, 8.0, -8.0)
+    features = np.column_stack([np.arange(20.0), np.zeros(20)])
+    objects = Objects(features, np.arange(20))
+    heights = np.where(np.arange(20) == 5, 8.0, -8.0)
     K = np.asarray(prior.covariance(objects, objects))
-    gain = np.linalg.inv(K + 0.01 * np.eye(12))
+    gain = np.linalg.inv(K + 0.01 * np.eye(20))
     dual = np.einsum("dij,j->di", gain, heights)
-    posterior = Posterior(prior, objects, np.zeros((2, 12)), dual, gain)
+    posterior = Posterior(prior, objects, np.zeros((2, 20)), dual, gain)
     own = predictor(posterior, [np.arange(12)], features=features)
     np.testing.assert_array_equal(own.choices()[0], [5])
     np.testing.assert_allclose(own.probabilities()[0], np.arange(12) == 5, atol=1e-3)
@@ -287,10 +269,11 @@ def test_normalized_log_probabilities_sum_to_one_over_subsets(posterior):
 
 
 def test_log_probabilities_of_large_sets_are_numbers(large_predictions):
-    *_, own = large_predictions
-    logs = own.log_probabilities(normalized=False)
-    assert np.all(np.isfinite(logs))
-    assert np.all(logs < 0)
+    posterior, shown, *_ = large_predictions
+    (log,) = predictor(posterior, shown[:1], [shown[0][:2]]).log_probabilities(normalized=False)
+    assert np.isfinite(log)
+    # Ten objects are rejected for two that were picked blindly.
+    assert log < -3
 
 
 def test_blocks_of_points_change_nothing(posterior, triples, monkeypatch):
@@ -313,6 +296,19 @@ def test_normalized_is_refused_beyond_ten_objects(large_predictions):
 def test_data_without_choices_have_no_log_probability(posterior, triples):
     with pytest.raises(ChoiceGPError, match="these have none"):
         predictor(posterior, triples).log_probabilities(normalized=False)
+
+
+def test_copies_do_not_dominate_each_other_in_a_large_set(large_predictions):
+    posterior, shown, probabilities, _, _ = large_predictions
+    # Twelve objects again, of which three are the most probable one.
+    best = shown[0][np.argmax(probabilities[0])]
+    features = X.copy()
+    others = [row for row in shown[0] if row != best]
+    features[others[:2]] = X[best]
+    copied = predictor(posterior, [shown[0]], features=features).probabilities()[0]
+    copies = np.isin(shown[0], [best, *others[:2]])
+    np.testing.assert_allclose(copied[copies], copied[copies][0], atol=1e-12)
+    assert copied[copies][0] > probabilities[0].max() - 0.05
 
 
 @pytest.mark.parametrize("a", [3, 12])

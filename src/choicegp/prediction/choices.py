@@ -32,6 +32,7 @@ _SCORE_SAMPLES = 1024
 _LARGE_SAMPLES = 128  # of sets too large to enumerate
 _CANDIDATES = 16
 _SCORED_SIZE = 200  # sets larger than this are predicted object by object
+_TIE = 1e-6  # utilities closer than this part of the error scale are equal, as those of equal objects are
 _CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
 _BLOCK = 500_000  # the same where a chunk is worked through in blocks of points
 
@@ -114,7 +115,8 @@ def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> 
     u = samples(set_marginals(posterior, objects), jnp.broadcast_to(normals, _wide(normals, m)))
 
     def beaten_by(o: Array) -> Array:
-        return jnp.all(u[:, o, None] >= u, axis=0) & jnp.any(u[:, o, None] > u, axis=0)
+        ahead = u[:, o, None] - u
+        return jnp.all(ahead >= -_TIE, axis=0) & jnp.any(ahead > _TIE, axis=0)
 
     beaten = jax.lax.fori_loop(0, u.shape[1], lambda o, beaten: beaten | beaten_by(o), jnp.zeros(u.shape[1:], bool))
     return ~beaten
@@ -246,7 +248,7 @@ class ChoicePredictor(NamedTuple):
                     logs = np.log(table[code, np.arange(m)])
             else:
                 raise ChoiceGPError(
-                    f"set {self.data.set_ids[group.sets[0]]!r} has {a} objects: normalized log probabilities "
+                    f"set {self.data.set_ids[group.sets].tolist()[0]!r} has {a} objects: normalized log probabilities "
                     f"need the sum over all subsets, which is taken up to {MAX_ENUMERATED} objects; "
                     "use normalized=False"
                 )

@@ -88,9 +88,14 @@ def recommended(
     the fewest objects that beat them on average are sampled jointly.
     """
     rows = _candidates(utilities.mean, utilities.sd)
-    candidates = Objects(objects.X[rows], objects.codes[rows])
-    sampled = joint_samples(posterior, candidates, _N_SAMPLES, random_state)
-    probability = _undominated(sampled).mean(axis=0)
+    # Equal objects are one: rounding errors alone would let one copy dominate another.
+    key = np.asarray(objects.X[rows])
+    if posterior.prior.log_effect_variance is not None:
+        key = np.column_stack([key, objects.codes[rows]])
+    _, first, copy = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    distinct = Objects(objects.X[rows[first]], objects.codes[rows[first]])
+    sampled = joint_samples(posterior, distinct, _N_SAMPLES, random_state)
+    probability = _undominated(sampled).mean(axis=0)[copy.ravel()]
     order = np.lexsort((rows, -probability))[:n]
     return rows[order], probability[order]
 

@@ -1,0 +1,54 @@
+"""Object effects: what an object is beside its features, one effect per id."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+def test_equal_features_with_different_ids_are_different_objects(twins, twin_table):
+    good, bad = twin_table[::2], twin_table[1::2]
+    assert np.all(twins.dominance_proba(good, bad)[:, 0] > 0.8)
+    assert len(twins.posterior_.objects.X) == 16
+    assert twins.fit_result_.notes == (), "nothing was merged"
+
+
+def test_unseen_ids_have_the_variance_of_effects_alone(twins, twin_table):
+    model, table = twins, twin_table
+    new = table[:2].set_axis(["new a", "new b"])
+    known, unseen = model.utilities(table[:2]), model.utilities(new)
+    assert unseen.mean[0] == pytest.approx(unseen.mean[1]), "features alone decide"
+    assert known.mean[1] < unseen.mean[0] < known.mean[0]
+    assert np.all(unseen.sd > known.sd)
+    effect = np.exp(model.posterior_.prior.log_effect_variance[0])
+    assert np.all(unseen.sd**2 > effect)
+    # Rows of an array have no ids: each is an object of its own, in both arguments.
+    nobody = model.utilities(new.to_numpy())
+    assert nobody.sd == pytest.approx(unseen.sd)
+    for one, other in ((new[:1], new[1:]), (new[:1].to_numpy(), new[1:].to_numpy())):
+        differences = model.dominance_proba(one, other)[0]
+        assert differences == pytest.approx([0.5, 0.5, 0.0])
+
+
+def test_one_id_at_two_prices_shares_its_effect(twins):
+    effect = float(np.exp(twins.posterior_.prior.log_effect_variance[0]))
+    prices = pd.DataFrame({"x": [0.2, 0.7]})
+
+    def variance_of_difference(ids: list[str]) -> float:
+        samples = twins.sample_utilities(prices.set_axis(ids), 4000)[:, :, 0]
+        return float(np.var(samples[:, 0] - samples[:, 1]))
+
+    same, different = variance_of_difference(["new", "new"]), variance_of_difference(["new", "other"])
+    assert different - same == pytest.approx(2 * effect, rel=0.15)
+    # A known id keeps its effect at a price it never had.
+    elsewhere = pd.DataFrame({"x": [0.4, 0.4, 0.4]}, index=["good0", "bad0", "new"])
+    good, bad, new = twins.utilities(elsewhere).mean[:, 0]
+    assert bad < new < good
+
+
+def test_dominance_between_unseen_objects_counts_both_effects(twins):
+    one, other = (pd.DataFrame({"x": [x]}, index=[name]) for x, name in ((0.2, "new a"), (0.7, "new b")))
+    apart = twins.dominance_proba(one, other)[0]
+    together = twins.dominance_proba(one, other.set_axis(["new a"]))[0]
+    assert abs(apart[0] - 0.5) < abs(together[0] - 0.5), "a shared effect cancels, two effects blur"
+    arrays = twins.dominance_proba(one.to_numpy(), other.to_numpy())[0]
+    assert arrays == pytest.approx(apart)
