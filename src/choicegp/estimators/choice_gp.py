@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Any, Self
 
-import jax
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.encoding import FeatureEncoding
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.base import Estimator
 from choicegp.estimators.fitting import FitOptions, fit_posterior
 from choicegp.estimators.result import FitResult, Utilities
 from choicegp.estimators.runtime import computing
 from choicegp.inference.posterior import Posterior
+from choicegp.inference.programs import program
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class ChoiceGP(BaseEstimator):
+class ChoiceGP(Estimator):
     """Choice functions with Gaussian processes (Benavoli, Azzimonti and Piga, UAI 2023).
 
     There are ``n_utilities`` hidden utilities, each a Gaussian process over the features; of a set, the
@@ -314,7 +314,7 @@ class ChoiceGP(BaseEstimator):
         return hasattr(self, "posterior_")
 
 
-_mean_and_variance = jax.jit(Posterior.mean_and_variance_at)
+_mean_and_variance = program(Posterior.mean_and_variance_at)
 
 
 def _chunks(n: int, size: int = 2048) -> list[slice]:

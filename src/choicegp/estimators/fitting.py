@@ -15,6 +15,7 @@ from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude
 from choicegp.inference.problem import Problem, pose
+from choicegp.inference.programs import program
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.prior import Objects, UtilityPrior
@@ -264,7 +265,7 @@ def _infer(
     )  # fmt: skip
 
 
-@jax.jit
+@program
 def _moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.Array]:
     return posterior.mean_and_covariance_at(objects)
 

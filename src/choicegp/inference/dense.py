@@ -11,6 +11,7 @@ with the hyperparameters held: at low weight they would call everything noise), 
 lengthscales are tried, and the one with the best bound goes on.
 """
 
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,7 +20,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
@@ -36,6 +36,7 @@ from choicegp.inference.posterior import (
     prior_covariance,
 )
 from choicegp.inference.problem import Problem
+from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites, add_up, zero_sites
 from choicegp.model.hyperpriors import HyperPriors, log_density
 from choicegp.model.prior import UtilityPrior
@@ -48,8 +49,32 @@ _ATTEMPTS = 4  # at a block of steps
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 _LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
 _LAPSE_PRIOR = (2.0, 20.0)  # Beta prior of a learned lapse rate
-_ADAM = optax.scale_by_adam(b1=0.8, b2=0.95, eps=1e-3)
-_RATE = 0.15
+_RATE = 0.4  # of Adam, in log hyperparameters
+_DECAY_FIRST, _DECAY_SECOND, _EPSILON = 0.8, 0.95, 1e-3
+
+
+class Adam(NamedTuple):
+    """Running averages of the gradient and of its square, and how many gradients they hold.
+
+    Written out, because importing optax takes longer than a second fit of a small problem.
+    """
+
+    first: Array
+    second: Array
+    count: Array
+
+    @classmethod
+    def begin(cls, n: int) -> "Adam":
+        """Start with nothing."""
+        return cls(np.zeros(n), np.zeros(n), np.zeros(()))  # type: ignore[arg-type]
+
+    def direction(self, gradient: Array) -> tuple[Array, "Adam"]:
+        """Return the step of unit rate that this gradient asks for."""
+        count = self.count + 1.0
+        first = _DECAY_FIRST * self.first + (1.0 - _DECAY_FIRST) * gradient
+        second = _DECAY_SECOND * self.second + (1.0 - _DECAY_SECOND) * gradient**2
+        size = jnp.sqrt(second / (1.0 - _DECAY_SECOND**count)) + _EPSILON
+        return first / (1.0 - _DECAY_FIRST**count) / size, Adam(first, second, count)
 
 
 class State(NamedTuple):
@@ -59,7 +84,7 @@ class State(NamedTuple):
     factor: Factor
     sites: Sites
     lapse: Array | None
-    adam: optax.OptState
+    adam: Adam
     rho: Array
     rate: Array
     objective: Array
@@ -83,15 +108,16 @@ class Settings(NamedTuple):
 
 
 def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | None) -> State:
-    """Make the first state."""
-    prior = jax.tree.map(jnp.asarray, prior)
+    """Make the first state, of NumPy arrays: every operation of JAX outside a program is compiled by itself."""
     factor = factorise_on_host(np.asarray(_prior_covariance(prior, problem)))
+    prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
+    adam = Adam.begin(sum(leaf.size for leaf in jax.tree.leaves(prior)))
     # With explicit types: a weakly typed number in the first state would have the block compiled twice.
-    rho, rate, objective = (jnp.asarray(number, float) for number in (0.5, _RATE, -np.inf))
-    return State(prior, factor, sites, lapse, _ADAM.init(ravel_pytree(prior)[0]), rho, rate, objective)
+    rho, rate, objective = (np.asarray(number, float) for number in (0.5, _RATE, -np.inf))
+    return State(prior, factor, sites, lapse, adam, rho, rate, objective)  # type: ignore[arg-type]
 
 
-@jax.jit
+@program
 def _factorise_prior(prior: UtilityPrior, problem: Problem, jitter: Array) -> Factor:
     return factorise(prior_covariance(prior, problem), jitter)
 
@@ -122,16 +148,14 @@ def evidence_gradient(prior: UtilityPrior, problem: Problem, moments: Moments, s
     return pull_back(slope)[0]
 
 
-def _climb(
-    state: State, moments: Moments, problem: Problem, settings: Settings
-) -> tuple[UtilityPrior, Factor, optax.OptState]:
+def _climb(state: State, moments: Moments, problem: Problem, settings: Settings) -> tuple[UtilityPrior, Factor, Adam]:
     """One Adam step of the hyperparameters with the sites fixed."""
     # As one vector: a handful of operations instead of a handful for every parameter.
     parameters, restore = ravel_pytree(state.prior)
     gradient = ravel_pytree(evidence_gradient(state.prior, problem, moments, state.sites))[0]
     if settings.hyperpriors is not None:
         gradient += ravel_pytree(jax.grad(log_density)(state.prior, settings.hyperpriors))[0]
-    update, adam = _ADAM.update(gradient, state.adam)
+    update, adam = state.adam.direction(gradient)
     prior = restore(jnp.clip(parameters + state.rate * update, _LOWEST, _HIGHEST))
     return prior, factorise(prior_covariance(prior, problem), state.factor.jitter), adam
 
@@ -171,38 +195,34 @@ def _step(
     return after, Trace(bound, objective, residual, rho)
 
 
-@partial(jax.jit, static_argnames="settings")
+@partial(program, static_argnames="settings")
 def _run_block(
-    state: State, schedule: tuple[Array, Array, Array], problem: Problem, normals: tuple, settings: Settings
+    state: State, schedule: tuple, problem: Problem, normals: tuple, settings: Settings
 ) -> tuple[State, Trace]:
     return jax.lax.scan(lambda s, x: _step(s, x, problem, normals, settings), state, schedule)
 
 
-def _schedule(weights: np.ndarray, learn: bool, steady: bool) -> tuple[Array, Array, Array]:
+def _schedule(weights: np.ndarray, learn: bool, steady: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n = len(weights)
-    return jnp.asarray(weights, float), jnp.full(n, learn), jnp.full(n, steady)
+    return np.asarray(weights, float), np.full(n, learn), np.full(n, steady)
 
 
 def random_start(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Sites:
     """Sites without precision whose posterior mean is a smooth random function of unit size."""
-    covariance = _prior_covariance(prior, problem)
-    draw = rng.normal(size=covariance.shape[:2]) * problem.valid
-    size = np.sqrt(np.mean(np.sum(np.asarray(covariance) ** 2, axis=2)))
-    empty = zero_sites(*covariance.shape[:2])
-    return empty._replace(linear=jnp.asarray(draw / size))
+    covariance = np.asarray(_prior_covariance(prior, problem))
+    draw = rng.normal(size=covariance.shape[:2]) * np.asarray(problem.valid)
+    size = np.sqrt(np.mean(np.sum(covariance**2, axis=2)))
+    return Sites(np.zeros(covariance.shape), draw / size)  # type: ignore[arg-type]
 
 
-_prior_covariance = jax.jit(prior_covariance)
-_first_sites = jax.jit(target_sites)
+_prior_covariance = program(prior_covariance)
+_first_sites = program(target_sites)
 
 
 def scaled(prior: UtilityPrior, factor: float) -> UtilityPrior:
     """Multiply every lengthscale by ``factor``."""
-    from jax.tree_util import tree_map_with_path
-
-    return tree_map_with_path(
-        lambda path, leaf: leaf + np.log(factor) if path[-1].name == "log_lengthscale" else leaf, prior
-    )
+    shift = {"log_lengthscale": np.log(factor)}
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: np.asarray(leaf) + shift.get(path[-1].name, 0.0), prior)
 
 
 def fit_dense(
@@ -231,7 +251,7 @@ def fit_dense(
     n_starts : int
         Annealed starts to compare.
     max_iter : int
-        Most steps of one run, annealing included; a start's own steps are made in any case.
+        Most steps of one run, annealing included, rounded up to whole blocks.
     tol : float
         Converged when a block of steps gains less than this many nats, for each 100 nats of the bound.
     clock : Clock
@@ -247,16 +267,16 @@ def fit_dense(
     """
     normals = jax.tree.map(jnp.asarray, quasi_normals(problem, prior.n_utilities, N_POINTS, seed))
     problem = jax.tree.map(jnp.asarray, problem)
-    rate = jnp.asarray(lapse, float) if lapse > 0 or settings.learn_lapse else None
+    rate: Any = np.asarray(lapse, float) if lapse > 0 or settings.learn_lapse else None
     traces: list[Trace] = []
     run = _Run(problem, normals, settings, clock, report)
     if warm is not None:
         _, sites, _, _ = _first_sites(*warm, problem, normals, 1.0, rate)
         state = begin(prior, problem, sites, rate)
     else:
-        state, traces = _best_start(run, prior, seed, n_starts, rate, n_jobs)
-    n_annealing = len(ANNEALING) if warm is None else 0
-    return run.to_the_end(state, traces, max_iter, tol)._replace(n_annealing=n_annealing)
+        state, traces = _best_start(run, prior, seed, n_starts, max_iter, rate, n_jobs)
+    fit = run.to_the_end(state, traces, max_iter, tol)
+    return fit._replace(n_annealing=0 if warm is not None else min(len(ANNEALING), fit.n_iter))
 
 
 def _is_healthy(state: State, trace: Trace) -> bool:
@@ -285,7 +305,7 @@ class _Run:
             trace = jax.tree.map(np.asarray, trace)
             if _is_healthy(after, trace):
                 break
-            jitter = jnp.minimum(100.0 * tried.factor.jitter, LAST_JITTER)
+            jitter = np.minimum(100.0 * np.asarray(tried.factor.jitter), LAST_JITTER)
             factor = _factorise_prior(tried.prior, self.problem, jitter)
             tried = tried._replace(rho=0.25 * tried.rho, rate=0.25 * tried.rate, factor=factor)
         else:
@@ -321,7 +341,7 @@ class _Run:
 
 
 def _best_start(
-    run: _Run, prior: UtilityPrior, seed: int, n_starts: int, lapse: Array | None, n_jobs: int
+    run: _Run, prior: UtilityPrior, seed: int, n_starts: int, max_iter: int, lapse: Array | None, n_jobs: int
 ) -> tuple[State, list[Trace]]:
     """Anneal several starts from several lengthscales and keep the one with the best objective."""
 
@@ -330,7 +350,7 @@ def _best_start(
         sites = random_start(own, run.problem, np.random.default_rng([seed, start]))
         state, traces = begin(own, run.problem, sites, lapse), []
         phases = [*ANNEALING.reshape(-1, BLOCK), *[np.ones(BLOCK)] * _TRIAL_BLOCKS]
-        for number, weights in enumerate(phases):
+        for number, weights in enumerate(phases[: -(-max_iter // BLOCK)]):
             free = number >= len(phases) - _TRIAL_BLOCKS
             state, trace = run.block(
                 state, weights, f"start {start + 1} of {n_starts}", BLOCK * number, learn=free, steady=free
@@ -352,12 +372,19 @@ def _best_start(
     return max(results, key=quality)
 
 
+_SETTINGS_OF_THREADS = (
+    "enable_x64", "default_device", "numpy_dtype_promotion", "numpy_rank_promotion", "debug_nans", "debug_infs",
+)  # fmt: skip
+
+
 def _with_settings_of_this_thread(work: Callable[[int], Any]) -> Callable[[int], Any]:
-    """Carry float64 and the device over to another thread: JAX keeps these settings per thread."""
-    wide, device = jax.config.jax_enable_x64, jax.config.jax_default_device  # type: ignore[attr-defined]
+    """Carry float64, the device and the like over to another thread: JAX keeps these settings per thread."""
+    settings = {name: getattr(jax.config, f"jax_{name}") for name in _SETTINGS_OF_THREADS}
 
     def wrapped(argument: int) -> Any:
-        with jax.enable_x64(wide), jax.default_device(device):
+        with contextlib.ExitStack() as stack:
+            for name, value in settings.items():
+                stack.enter_context(getattr(jax, name)(value))
             return work(argument)
 
     return wrapped

@@ -31,6 +31,7 @@ from choicegp.inference.expectation import expected_log_likelihood, marginals, q
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Factor, factorise, prior_covariance
 from choicegp.inference.problem import Problem, SetBatch
+from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites
 from choicegp.model.likelihood import log_likelihood
 from choicegp.model.prior import UtilityPrior
@@ -151,7 +152,7 @@ class _Task(NamedTuple):
             self.report(phase, step, value)
 
 
-@jax.jit
+@program
 def _map_loss(root: Array, problem: Problem, lapse: Array | None, vector: Array) -> tuple[Array, Array]:
     """-log p(choices | u = L w) - log p(w), up to a constant, and its gradient."""
 
@@ -162,7 +163,7 @@ def _map_loss(root: Array, problem: Problem, lapse: Array | None, vector: Array)
     return jax.value_and_grad(loss)(vector)
 
 
-@jax.jit
+@program
 def _bound_loss(
     template: Parameters, problem: Problem, normals: tuple, lapse: Array | None, vector: Array
 ) -> tuple[Array, Array]:
@@ -170,7 +171,7 @@ def _bound_loss(
     return jax.value_and_grad(lambda x: -bound_on_points(unravel(x), problem, normals, lapse))(vector)
 
 
-@jax.jit
+@program
 def _factor_of(prior: UtilityPrior, problem: Problem) -> Factor:
     return factorise(prior_covariance(prior, problem), jnp.full(prior.n_utilities, FIRST_JITTER))
 
@@ -266,7 +267,7 @@ class _AdamState(NamedTuple):
     safe: Parameters
 
 
-@partial(jax.jit, static_argnames="n_samples")
+@partial(program, static_argnames="n_samples")
 def _adam_block(
     state: _AdamState, keys: Array, problem: Problem, lapse: Array | None, n_samples: int
 ) -> tuple[_AdamState, Array]:

@@ -11,6 +11,7 @@ from jax.scipy.linalg import solve_triangular
 
 from choicegp.inference.expectation import expected_log_likelihood, marginals
 from choicegp.inference.problem import Problem
+from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects, UtilityPrior
 
@@ -176,7 +177,7 @@ def conclude(
     return Conclusion(jax.tree.map(np.asarray, arrays), float(bound))
 
 
-@jax.jit
+@program
 def _conclude(
     factor: Factor, sites: Sites, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
 ) -> tuple[Array, Array, Array, Array]:
@@ -211,4 +212,4 @@ def factorise_on_host(covariance: np.ndarray) -> Factor:
                     roots.append(np.full((n, n), np.nan))
                     break
         jitters.append(jitter)
-    return Factor(jnp.asarray(np.array(roots)), jnp.asarray(np.array(jitters)))
+    return Factor(np.array(roots), np.array(jitters))  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
 from choicegp.inference.posterior import Posterior
+from choicegp.inference.programs import program
 from choicegp.model.likelihood import (
     FLOOR,
     MAX_ENUMERATED,
@@ -77,7 +78,7 @@ def set_marginals(posterior: Posterior, objects: Objects) -> Marginals:
     return of_differences(mean, own - 0.5 * (shrink + jnp.swapaxes(shrink, 1, 2)))
 
 
-@jax.jit
+@program
 def subset_table(posterior: Posterior, objects: Objects, normals: Array) -> Array:
     """Return P(C | A) of every subset of each set, (2^a, m); the columns sum to one."""
     a, m = objects.codes.shape
@@ -108,7 +109,7 @@ def _wide(normals: Array, m: int) -> tuple[int, ...]:
     return (d, n, m, s)
 
 
-@jax.jit
+@program
 def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> Array:
     """Return the Pareto sets (a, m, S) of posterior samples."""
     m = objects.codes.shape[1]
@@ -122,7 +123,7 @@ def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> 
     return ~beaten
 
 
-@jax.jit
+@program
 def _log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, normals: Array) -> Array:
     """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S)."""
     a, m = chosen.shape
@@ -140,7 +141,7 @@ def _log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, norm
     return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
 
 
-@partial(jax.jit, static_argnames="n_samples")
+@partial(program, static_argnames="n_samples")
 def _mean_of_logs(values: Array, n_samples: int) -> Array:
     return jax.nn.logsumexp(values, axis=-1) - jnp.log(n_samples)
 
@@ -165,7 +166,7 @@ class ChoicePredictor(NamedTuple):
             yield group, Objects(self.objects.X[group.rows], self.objects.codes[group.rows])
 
     def _normals(self, a: int, n: int) -> np.ndarray:
-        return sobol_normals(self.posterior.n_utilities, a - 1, 1, n, np.random.default_rng(0))
+        return sobol_normals(self.posterior.n_utilities, a - 1, n, np.random.default_rng(0))
 
     def probabilities(self) -> list[np.ndarray]:
         """P(object is chosen), one array per set aligned with ``data.shown``."""

@@ -19,6 +19,7 @@ from choicegp.data.encoding import FeatureEncoding
 from choicegp.data.flat import FlatChoices
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.posterior import Posterior
+from choicegp.inference.programs import program
 from choicegp.model.prior import Objects
 
 Direction = Literal["rises", "falls", "non-monotone", "categorical", "unclear"]
@@ -232,7 +233,7 @@ def column_places(encoding: FeatureEncoding) -> Iterator[tuple[FeatureColumn, sl
         start = stop
 
 
-@jax.jit
+@program
 def _average_moments(posterior: Posterior, X: Array) -> tuple[Array, Array]:
     g, b, c = X.shape
     # Codes that no known object has, the same in every group: object effects are common to all groups and

@@ -10,6 +10,7 @@ from jax import Array
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise
+from choicegp.inference.programs import program
 from choicegp.model.likelihood import pair_logs
 from choicegp.model.prior import Objects
 
@@ -32,7 +33,7 @@ class MeanAndSd(Protocol):
         """Posterior standard deviation."""
 
 
-@jax.jit
+@program
 def _joint_roots(posterior: Posterior, objects: Objects) -> tuple[Array, Array]:
     mean, covariance = posterior.mean_and_covariance_at(objects)
     # With a ladder of jitters: a posterior covariance is often singular to rounding.
@@ -52,7 +53,7 @@ def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random
     return np.moveaxis(mean[:, :, None] + roots @ draws, (0, 1, 2), (2, 1, 0))
 
 
-@jax.jit
+@program
 def _dominance(posterior: Posterior, first: Objects, second: Objects) -> Array:
     def difference(one: Objects, other: Objects) -> tuple[Array, Array]:
         both = Objects(jnp.stack([one.X, other.X]), jnp.stack([one.codes, other.codes]))
