@@ -170,10 +170,9 @@ def fit_posterior(data: ChoiceData, options: FitOptions, warm: WarmStart | None)
         )
     prior = _starting_prior(options, data.X.shape[1]) if warm is None else warm.posterior.prior
     _check_warm(options, warm)
+    points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
     with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.max_iter) as report:
         fit = _infer(prior, problem, options, clock, warm, report)
-    points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
-    with linear_algebra_for(len(problem.valid)):
         posterior, elbo = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
     result = FitResult(
         fit.status,

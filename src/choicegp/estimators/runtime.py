@@ -1,10 +1,8 @@
-"""How computations run: precision, device, compilation cache and progress."""
+"""How computations run: precision, device and progress."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import jax
 
@@ -35,7 +33,6 @@ def computing(device: str = "auto") -> Iterator[None]:
     """Run JAX in float64 on the chosen device, whatever the rest of the program has set."""
     if device not in ("auto", "cpu", "gpu"):
         raise ChoiceGPError(f"device must be 'auto', 'cpu' or 'gpu'; got {device!r}")
-    _keep_compiled_programs()
     with contextlib.ExitStack() as stack:
         stack.enter_context(jax.enable_x64(True))
         # A program may be strict with its own arrays, or look for its own infinities.
@@ -51,26 +48,6 @@ def computing(device: str = "auto") -> Iterator[None]:
                 raise ChoiceGPError(f"no {device} device was found: use device='auto' or device='cpu'") from None
             stack.enter_context(jax.default_device(chosen))
         yield
-
-
-def _keep_compiled_programs() -> None:
-    """Keep compiled programs between processes, unless the user has made other arrangements.
-
-    The folder is CHOICEGP_CACHE, or choicegp below the user's cache folder; CHOICEGP_CACHE=off keeps nothing.
-    """
-    chosen = os.environ.get("CHOICEGP_CACHE")
-    if chosen == "off" or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
-        return
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(chosen) if chosen else Path(home) / "choicegp" / "compiled"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK)
-    except OSError:
-        writable = False
-    if writable:
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 @contextlib.contextmanager

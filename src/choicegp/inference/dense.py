@@ -11,8 +11,6 @@ with the hyperparameters held: at low weight they would call everything noise), 
 lengthscales are tried, and the one with the best bound goes on.
 """
 
-import contextlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,7 +34,7 @@ from choicegp.inference.posterior import (
     prior_covariance,
 )
 from choicegp.inference.problem import Problem
-from choicegp.inference.programs import program
+from choicegp.inference.programs import program, with_settings_of_this_thread
 from choicegp.inference.sites import Sites, add_up, zero_sites
 from choicegp.model.hyperpriors import HyperPriors, log_density
 from choicegp.model.prior import UtilityPrior
@@ -195,7 +193,7 @@ def _step(
     return after, Trace(bound, objective, residual, rho)
 
 
-@partial(program, static_argnames="settings")
+@partial(program, static="settings")
 def _run_block(
     state: State, schedule: tuple, problem: Problem, normals: tuple, settings: Settings
 ) -> tuple[State, Trace]:
@@ -368,23 +366,5 @@ def _best_start(
     results = [attempt(0)]  # the first compiles
     if not run.clock.is_up and n_starts > 1:
         with ThreadPoolExecutor(n_jobs) as pool:
-            results += pool.map(_with_settings_of_this_thread(attempt), range(1, n_starts))
+            results += pool.map(with_settings_of_this_thread(attempt), range(1, n_starts))
     return max(results, key=quality)
-
-
-_SETTINGS_OF_THREADS = (
-    "enable_x64", "default_device", "numpy_dtype_promotion", "numpy_rank_promotion", "debug_nans", "debug_infs",
-)  # fmt: skip
-
-
-def _with_settings_of_this_thread(work: Callable[[int], Any]) -> Callable[[int], Any]:
-    """Carry float64, the device and the like over to another thread: JAX keeps these settings per thread."""
-    settings = {name: getattr(jax.config, f"jax_{name}") for name in _SETTINGS_OF_THREADS}
-
-    def wrapped(argument: int) -> Any:
-        with contextlib.ExitStack() as stack:
-            for name, value in settings.items():
-                stack.enter_context(getattr(jax, name)(value))
-            return work(argument)
-
-    return wrapped

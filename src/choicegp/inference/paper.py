@@ -267,7 +267,7 @@ class _AdamState(NamedTuple):
     safe: Parameters
 
 
-@partial(program, static_argnames="n_samples")
+@partial(program, static="n_samples")
 def _adam_block(
     state: _AdamState, keys: Array, problem: Problem, lapse: Array | None, n_samples: int
 ) -> tuple[_AdamState, Array]:

@@ -141,7 +141,7 @@ def _log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, norm
     return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
 
 
-@partial(program, static_argnames="n_samples")
+@partial(program, static="n_samples")
 def _mean_of_logs(values: Array, n_samples: int) -> Array:
     return jax.nn.logsumexp(values, axis=-1) - jnp.log(n_samples)
 
