@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.errors import ChoiceDataError, ChoiceGPError
     from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.estimators.dimension import select_n_utilities
+    from choicegp.estimators.leave_one_out import compare
     from choicegp.model.hyperpriors import HyperPriors
 
 # XLA's loader warns on standard error about every program that comes from the compilation cache.
@@ -29,6 +31,8 @@ _HOME = {
     "ChoiceGP": "choicegp.estimators.choice_gp",
     "ChoiceGPError": "choicegp.errors",
     "HyperPriors": "choicegp.model.hyperpriors",
+    "compare": "choicegp.estimators.leave_one_out",
+    "select_n_utilities": "choicegp.estimators.dimension",
 }
 _MODULES = ("datasets", "kernels", "metrics")
 
@@ -39,9 +43,11 @@ __all__ = [
     "ChoiceGPError",
     "HyperPriors",
     "__version__",
+    "compare",
     "datasets",
     "kernels",
     "metrics",
+    "select_n_utilities",
 ]
 
 

@@ -9,8 +9,8 @@ Objects with measured outputs (an `ObjectTable`, whose `choices` method makes th
 Choices from files
     `load_ellipses` (a real person's), `load_sincos` (a `SinCosFiles`: train, known, new).
 Pieces
-    `random_sets` and `all_pairs` (what to show), `sincos_utilities`, `counterexample_utility`,
-    `vehicle_outputs`, `laptops` (a catalogue) and `alice` (what the laptops are worth to her).
+    `random_sets` and `all_pairs` (what to show), `noisy_choices` (answers with errors), `sincos_utilities`,
+    `counterexample_utility`, `vehicle_outputs`, `laptops` (a catalogue) and `alice` (what laptops are worth to her).
 
 The loaders take a folder, or find it in the environment variable CHOICEGP_DATA.
 
@@ -46,6 +46,7 @@ from choicegp.data.tabular import (
     load_sincos,
     load_slump,
 )
+from choicegp.model.simulation import noisy_choices
 
 __all__ = [
     "InconsistentPreferences",
@@ -68,6 +69,7 @@ __all__ = [
     "load_jura",
     "load_sincos",
     "load_slump",
+    "noisy_choices",
     "random_sets",
     "sincos",
     "sincos_utilities",

@@ -7,7 +7,7 @@ Per set
 Over objects
     `object_accuracy`, `rates` (true positive and true negative) and their mean, `a_mean`.
 Of probabilities
-    `log_score`, and `guessing_log_score` as its yardstick.
+    `log_score`, and `guessing_log_score` as its yardstick; `calibration`, of ``model.predict_proba(data)``.
 Together
     `summary`, with the baseline `everything_chosen` beside the model.
 
@@ -21,6 +21,7 @@ For example:
 0.0
 """
 
+from choicegp.prediction.calibration import calibration
 from choicegp.prediction.metrics import (
     Rates,
     a_mean,
@@ -37,6 +38,7 @@ from choicegp.prediction.metrics import (
 __all__ = [
     "Rates",
     "a_mean",
+    "calibration",
     "everything_chosen",
     "exact_accuracy",
     "f1",

@@ -31,7 +31,6 @@ def gap(one, other, data) -> float:
 # Options
 
 WRONG = [
-    ({"n_utilities": "auto"}, "n_utilities='auto' is not built yet: give a number"),
     ({"n_utilities": 0}, "n_utilities must be a whole number of at least 1; got 0"),
     ({"n_utilities": -2}, "n_utilities must be a whole number"),
     ({"n_utilities": 1.5}, "n_utilities must be a whole number of at least 1; got 1.5"),

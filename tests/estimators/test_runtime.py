@@ -1,10 +1,6 @@
-"""How computations run: the user's own JAX is left alone, programs are kept between processes, progress is shown."""
+"""How computations run: the user's own JAX is left alone, progress is shown."""
 
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,32 +10,6 @@ import pytest
 from choicegp import ChoiceGPError
 from choicegp.estimators import runtime
 from choicegp.estimators.runtime import SMALL, computing, linear_algebra_for, progress_report
-
-SCRIPT = """
-import jax, jax.numpy as jnp, numpy as np
-mine = jax.jit(lambda x: x / 3)
-before = mine(jnp.ones(2))
-from choicegp import ChoiceData, ChoiceGP
-X = np.arange(6.0)[:, None]
-data = ChoiceData.from_pairs(X, [[i, j] for i in range(6) for j in range(i)])
-model = ChoiceGP(n_utilities=1, n_restarts=1, max_iter=30).fit(data)
-after = mine(jnp.ones(2))
-assert before.dtype == after.dtype == jnp.zeros(1).dtype == np.float32, "the user's own numbers stay as they were"
-assert model.posterior_.mean.dtype == model.utilities(X).mean.dtype == np.float64
-print(repr(model.elbo_), model.utilities(X).mean.tobytes().hex())
-"""
-
-
-def run(script: str, folder: Path, cache: str) -> str:
-    """Run a script in a process of its own, whose home is an empty folder; return what it prints."""
-    names = ("JAX_ENABLE_X64", "JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME")
-    environment = {name: value for name, value in os.environ.items() if name not in names}
-    environment |= {"CHOICEGP_CACHE": cache, "HOME": str(folder), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    command = [sys.executable, "-W", "error", "-c", script]
-    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
 
 # Settings of JAX
 
@@ -111,76 +81,6 @@ def test_a_missing_gpu_is_named(quick, data):
         pytest.skip("this machine has one")
     with pytest.raises(ChoiceGPError, match="no gpu device was found: use device='auto' or device='cpu'"):
         quick(device="gpu").fit(data)
-
-
-# Programs kept between processes
-
-
-def test_a_second_process_uses_the_kept_programs_and_agrees(tmp_path):
-    cache = tmp_path / "programs"
-    first = run(SCRIPT, tmp_path, str(cache))
-    # Small programs are kept or not, as long as they happen to take.
-    kept = sorted(path.name for path in cache.rglob("jit__run_block*-cache"))
-    assert len(kept) == 1, "the heart of a fit is compiled once"
-    assert run(SCRIPT, tmp_path, str(cache)) == first
-    assert sorted(path.name for path in cache.rglob("jit__run_block*-cache")) == kept
-    assert {path.name for path in tmp_path.iterdir()} == {"programs"}, "nothing was written anywhere else"
-
-
-WHERE = """
-import jax
-from choicegp.estimators.runtime import computing
-with computing():
-    pass
-print(jax.config.jax_compilation_cache_dir)
-"""
-
-
-def test_no_programs_are_kept_when_that_is_wanted(tmp_path):
-    assert run(WHERE, tmp_path, "off").strip() == "None"
-    assert not any(tmp_path.iterdir())
-
-
-@pytest.fixture
-def no_cache_yet():
-    """Take back where JAX keeps programs, and put it back after the test."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    jax.config.update("jax_compilation_cache_dir", None)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
-@pytest.mark.usefixtures("no_cache_yet")
-def test_where_programs_are_kept(tmp_path, monkeypatch):
-    def place() -> str | None:
-        jax.config.update("jax_compilation_cache_dir", None)
-        with computing():
-            return jax.config.jax_compilation_cache_dir
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "a" / "b"))
-    assert place() == str(tmp_path / "a" / "b")
-    monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    assert place() is None
-    monkeypatch.delenv("CHOICEGP_CACHE")
-    assert place() == str(tmp_path / "xdg" / "choicegp" / "compiled")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert place() == str(tmp_path / "home" / ".cache" / "choicegp" / "compiled")
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "file"))
-    assert place() is None, "a place that cannot be written to is passed over"
-
-
-@pytest.mark.usefixtures("no_cache_yet")
-def test_the_users_own_place_for_programs_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "ours"))
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "theirs"))
-    with computing():
-        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "theirs")
-    assert not (tmp_path / "ours").exists()
 
 
 # Threads of the linear algebra

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from choicegp.model.derivatives import expected_derivatives
+from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
 from choicegp.model.likelihood import log_likelihood
 
 # These tests compile much and run little: no optimisation, and few shapes.
@@ -16,6 +16,8 @@ N_SETS, N_SAMPLES = 12, 3
 SIZE_OF_REFERENCE = {1: 4, 2: 20, 3: 6}  # by the number of utilities; smaller sets are padded
 
 expected = jax.jit(expected_derivatives, compiler_options=QUICK)
+sampled = jax.jit(sampled_log_likelihood, compiler_options=QUICK)
+in_logs = jax.jit(log_likelihood, compiler_options=QUICK)
 
 
 @partial(jax.jit, compiler_options=QUICK)
@@ -157,3 +159,11 @@ def test_single_precision_is_enough_for_a_step():
     exact, single = expected(u, present, chosen), expected(u.astype(np.float32), present, chosen)
     for first, second in zip(exact, single, strict=True):
         np.testing.assert_allclose(second, first, atol=1e-5 * np.max(np.abs(first)))
+
+
+@pytest.mark.parametrize(("a", "lapse"), [(1, None), (2, 0.1), (5, None)])
+def test_the_likelihood_of_samples_is_that_in_logs(a, lapse):
+    u, present, chosen = some_sets(2, a)
+    found = sampled(u, present, chosen, lapse=lapse)
+    expected_value = in_logs(u, present[..., None], chosen[..., None], lapse=lapse)
+    np.testing.assert_allclose(found, expected_value, rtol=1e-9, atol=1e-9)

@@ -50,7 +50,7 @@ def objects_of(shown):
 
 
 def points(posterior, a, n, seed=0):
-    return sobol_normals(posterior.n_utilities, a - 1, 1, n, np.random.default_rng(seed))
+    return sobol_normals(posterior.n_utilities, a - 1, n, np.random.default_rng(seed))
 
 
 def draws_of(posterior, rows, n_samples, seed=0):

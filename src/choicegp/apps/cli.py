@@ -91,7 +91,7 @@ def fit(
     ] = False,
     lapse: Annotated[str, typer.Option("--lapse", metavar="RATE", help="Share of random answers, or: learn.")] = "0",
     inference: Annotated[str, typer.Option("--inference", metavar="NAME", help="auto, dense or paper.")] = "auto",
-    restarts: Annotated[int, typer.Option("--restarts", min=1, help="Number of annealed starts.")] = 3,
+    restarts: Annotated[int | None, typer.Option("--restarts", min=1, help="Number of annealed starts.")] = None,
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", min=0, help="Time limit.", show_default=False)
     ] = None,
@@ -104,13 +104,7 @@ def fit(
     if not output:
         raise ChoiceGPError("say where the model goes: -o FILE")
     check_place(output)
-    if lapse != "learn":
-        try:
-            rate: float | str = float(lapse)
-        except ValueError:
-            raise ChoiceGPError(f"--lapse takes a number or the word learn, not {lapse!r}") from None
-    else:
-        rate = lapse
+    rate = _lapse_rate(lapse)
     data = table.read()
     from choicegp.apps.words import drivers_in_words, fit_in_words
     from choicegp.estimators.choice_gp import ChoiceGP
@@ -123,6 +117,70 @@ def fit(
     console.say(fit_in_words(model))
     console.say(drivers_in_words(model))
     console.say(f"The model is in {output}.")
+
+
+@app.command()
+@takes_table
+def select(
+    table: TableOptions,
+    max_utilities: Annotated[int, typer.Option("--max-utilities", min=1, help="Most utilities to try.")] = 5,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where the chosen model is written.", show_default=False),
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="FILE", help="Where a picture of the scores goes.", show_default=False),
+    ] = None,
+    kernel: Annotated[
+        str, typer.Option("--kernel", metavar="NAME", help="rbf, matern52, linear, additive ...")
+    ] = "rbf",
+    object_effects: Annotated[
+        bool, typer.Option("--object-effects", help="Give each object id an effect beside its features.")
+    ] = False,
+    lapse: Annotated[str, typer.Option("--lapse", metavar="RATE", help="Share of random answers, or: learn.")] = "0",
+    restarts: Annotated[int | None, typer.Option("--restarts", min=1, help="Number of annealed starts.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Fits side by side; -1 for all cores.")] = -1,
+    seed: _Seed = 0,
+) -> None:
+    """Find out how many utilities there are, by leaving out one set after the other."""
+    from pathlib import Path
+
+    from choicegp.data.whole_file import check_place
+
+    for place in (output, picture):
+        if place is not None:
+            check_place(place)
+    rate = _lapse_rate(lapse)
+    data = table.read()
+    from choicegp.apps.words import selection_in_words
+    from choicegp.estimators.dimension import select_n_utilities
+
+    found = select_n_utilities(
+        data, max_utilities, seed, n_jobs=jobs, kernel=kernel, object_effects=object_effects, lapse=rate,
+        n_restarts=restarts,
+    )  # fmt: skip
+    console.say(selection_in_words(found))
+    if output is not None:
+        found.model.save(output)
+        console.say(f"The model is in {output}.")
+    if picture is not None:
+        from choicegp.apps.figures import save_figure
+        from choicegp.apps.selection_plot import plot_selection
+
+        save_figure(plot_selection(found).figure, Path(picture))
+        console.say(f"The picture is in {picture}.")
+
+
+def _lapse_rate(text: str) -> float | str:
+    from choicegp.errors import ChoiceGPError
+
+    if text == "learn":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ChoiceGPError(f"--lapse takes a number or the word learn, not {text!r}") from None
 
 
 @app.command()

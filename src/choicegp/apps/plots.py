@@ -28,6 +28,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.columns import FeatureColumn, kind_of, listed
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
+from choicegp.prediction.calibration import calibration
 from choicegp.prediction.effects import Effects, FeatureEffect, model_effects
 
 if TYPE_CHECKING:
@@ -272,6 +273,43 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     ax.set(xlabel="step", ylabel="evidence lower bound (nats)")
     ax.set_title(f"The fit {result.status}: {wrapped(result.message, 60)}", fontsize=11)
     ax.legend(**BESIDE)
+    return ax
+
+
+def plot_calibration(model: "ChoiceGP", data: ChoiceData, *, n_bins: int = 10, ax: "Axes | None" = None) -> "Axes":
+    """Draw how often objects were chosen against their predicted probability, on choices the model has not seen.
+
+    Parameters
+    ----------
+    model : ChoiceGP
+        Fitted.
+    data : ChoiceData
+        Held-out sets with choices.
+    n_bins : int
+        Bins of equal width.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    _check_fitted(model)
+    table = calibration(data, model.predict_proba(data), n_bins)
+    if ax is None:
+        ax = new_figure(5.6, 4.6).add_subplot()
+    ax.plot([0, 1], [0, 1], color="0.6", linewidth=1.0, linestyle="--", label="honest")
+    spread = np.abs(table[["low", "high"]].to_numpy().T - table["observed"].to_numpy())
+    ax.errorbar(
+        table["predicted"], table["observed"], spread, color=COLOURS[0], marker="o", markersize=4, linewidth=1.5,
+        elinewidth=1.0, capsize=2, label="observed, with 95%\nintervals",
+    )  # fmt: skip
+    for row in table.itertuples():
+        ax.annotate(f"{row.objects}", (row.predicted, 0.0), xytext=(0, 2), textcoords="offset points", ha="center",
+                    fontsize=7, color="0.4")  # fmt: skip
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    ax.set(xlabel="predicted probability of being chosen", ylabel="share that was chosen")
+    ax.set_title(f"Calibration on {len(data)} sets (small numbers: objects)", fontsize=11)
+    ax.legend(loc="upper left", frameon=False, fontsize=9)
     return ax
 
 

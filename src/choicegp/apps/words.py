@@ -10,6 +10,7 @@ from choicegp.prediction.effects import Effects, model_effects
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.estimators.dimension import SelectionResult
 
 _MOST_FEATURES = 5
 _NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not worth a word
@@ -25,6 +26,15 @@ def fit_in_words(model: "ChoiceGP") -> str:
         f"ELBO {model.elbo_:.1f}."
     )
     return "\n".join([first, *(f"Note: {note}." for note in result.notes)])
+
+
+def selection_in_words(found: "SelectionResult") -> str:
+    """Show how each number of utilities scored, and say which was chosen and why."""
+    names = {"difference": "to best", "difference_se": "its se", "n_effective": "parameters"}
+    table = found.table.rename(columns=names).rename_axis("utilities")
+    shown = table.reset_index().to_string(index=False, float_format=lambda value: f"{value:.1f}")
+    warnings = [f"Warning: {d}: {result.warning}." for d, result in found.results.items() if result.warning]
+    return "\n".join([shown, *warnings, f"Chosen: {found.reason}"])
 
 
 def quality_in_words(model: "ChoiceGP", data: "ChoiceData", what: str) -> str:

@@ -1,5 +1,6 @@
 """ChoiceGP: learn a choice function from choices, and predict others."""
 
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -8,8 +9,8 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.encoding import FeatureEncoding
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
-from choicegp.estimators.fitting import FitOptions, fit_posterior
-from choicegp.estimators.result import FitResult, Utilities
+from choicegp.estimators.fitting import FitOptions, Fitted, fit_posterior
+from choicegp.estimators.result import Diagnosis, FitResult, Utilities
 from choicegp.estimators.runtime import computing
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.programs import program
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     import os
 
     import pandas as pd
+    from xarray import DataTree
+
+    from choicegp.selection.loo import LooResult
 
 
 class ChoiceGP(Estimator):
@@ -34,11 +38,12 @@ class ChoiceGP(Estimator):
 
     Parameters
     ----------
-    n_utilities : int
-        Number of hidden utilities.
-    inference : {"auto", "dense", "paper", "paper-converged"}
+    n_utilities : int or "auto"
+        Number of hidden utilities; "auto": chosen by `select_n_utilities` (at most 5).
+    inference : {"auto", "dense", "paper", "paper-converged", "mcmc"}
         "dense": block sites by natural gradient, exact for up to a few thousand shown objects; "paper": the
-        authors' own approximation, 5000 Adam steps; "paper-converged": the same family with a good optimiser.
+        authors' own approximation, 5000 Adam steps; "paper-converged": the same family with a good optimiser;
+        "mcmc": draws from the exact posterior, at the hyperparameters of a "dense" fit.
     kernel : str or Kernel
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of
         kernels from `choicegp.kernels`.
@@ -50,10 +55,13 @@ class ChoiceGP(Estimator):
         Whether features are scaled to mean 0 and standard deviation 1 first.
     hyperpriors : HyperPriors or None
         Weak priors on log lengthscales and variances; None for none.
-    n_restarts : int
-        Number of annealed starts; the best goes on.
+    learn_hyperparameters : bool
+        Whether the kernel's parameters are learned; if not, they stay as ``kernel`` has them.
+    n_restarts : int, optional
+        Number of annealed starts; the best goes on. By default 3, or 6 for at most 100 shown objects.
     max_iter : int, optional
-        Most steps; by default 300 ("dense"), 5000 ("paper") or 1000 ("paper-converged").
+        Most steps; by default 300 ("dense"), 5000 ("paper") or 1000 ("paper-converged"). With "mcmc", draws of
+        each of four chains; by default 1000.
     max_seconds : float, optional
         Time limit of the fit; what was reached by then is kept.
     tol : float
@@ -71,6 +79,8 @@ class ChoiceGP(Estimator):
     Attributes
     ----------
     n_utilities_ : int
+    selection_ : SelectionResult
+        How the number was chosen, with ``n_utilities="auto"``.
     elbo_ : float
         Evidence lower bound, scored on fresh points, without hyperpriors.
     fit_result_ : FitResult
@@ -92,7 +102,7 @@ class ChoiceGP(Estimator):
 
     def __init__(
         self,
-        n_utilities: int = 2,
+        n_utilities: int | str = 2,
         *,
         inference: str = "auto",
         kernel: str | Kernel = "rbf",
@@ -100,7 +110,8 @@ class ChoiceGP(Estimator):
         lapse: float | str = 0.0,
         standardize: bool = True,
         hyperpriors: HyperPriors | None = HyperPriors(),  # noqa: B008 - immutable
-        n_restarts: int = 3,
+        learn_hyperparameters: bool = True,
+        n_restarts: int | None = None,
         max_iter: int | None = None,
         max_seconds: float | None = None,
         tol: float = 0.02,
@@ -118,6 +129,7 @@ class ChoiceGP(Estimator):
         self.lapse = lapse
         self.standardize = standardize
         self.hyperpriors = hyperpriors
+        self.learn_hyperparameters = learn_hyperparameters
         self.n_restarts = n_restarts
         self.max_iter = max_iter
         self.max_seconds = max_seconds
@@ -150,6 +162,11 @@ class ChoiceGP(Estimator):
             raise ChoiceGPError(
                 f"fit takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
             )
+        self.__dict__.pop("selection_", None)
+        if isinstance(self.n_utilities, str) and self.n_utilities == "auto":
+            from choicegp.estimators.dimension import fit_auto
+
+            return fit_auto(self, data, init)
         options = FitOptions.validated(self.get_params(deep=False))
         if init is not None:
             if not isinstance(init, ChoiceGP) or not init.__sklearn_is_fitted__():
@@ -157,6 +174,9 @@ class ChoiceGP(Estimator):
             data = data.with_encoding(init.encoding_)
         with computing(self.device):
             fitted = fit_posterior(data, options, None if init is None else init._warm_state())
+        return self._keep(fitted, data)
+
+    def _keep(self, fitted: Fitted, data: ChoiceData) -> Self:
         self.posterior_: Posterior = fitted.posterior
         self.elbo_ = fitted.elbo
         self.fit_result_: FitResult = fitted.result
@@ -259,6 +279,47 @@ class ChoiceGP(Estimator):
         for i in range(self.n_utilities_):
             table[f"utility {i + 1}"] = means.mean[rows, i]
         return table
+
+    def loo(self, method: str = "cavity", *, max_refits: int | None = None, random_state: int = 0) -> "LooResult":
+        """Return how well each training set is predicted from all others, hyperparameters held.
+
+        "cavity" takes the set's own site out of the posterior and, where that is not enough, fits without the set
+        (at most ``max_refits`` times, by default 60); "psis" is the paper's Pareto-smoothed importance sampling.
+        A warning names the number of sets on which the result cannot be trusted.
+        """
+        from choicegp.estimators.leave_one_out import leave_one_out
+
+        self._check_fitted()
+        result = leave_one_out(self, method, max_refits, random_state)
+        if result.warning:
+            warnings.warn(result.warning, UserWarning, stacklevel=2)
+        return result
+
+    def to_datatree(self, n_samples: int = 2000, random_state: int = 0) -> "DataTree":
+        """Return samples of the utilities, the log-likelihood of each set, choices and features for ArviZ."""
+        from choicegp.estimators.datatree import datatree
+
+        self._check_fitted()
+        return datatree(self, n_samples, random_state)
+
+    def diagnose(self, n_draws: int = 2000, random_state: int = 0) -> Diagnosis:
+        """Tell whether the Gaussian approximation can be trusted, by importance sampling.
+
+        Draws of the posterior are weighted by the exact posterior density; the tail of the weights (its Pareto k)
+        tells how well the approximation covers it.
+
+        Examples
+        --------
+        >>> from choicegp import ChoiceData, ChoiceGP
+        >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+        >>> ChoiceGP(n_utilities=1, max_iter=60).fit(data).diagnose().effective > 1000
+        True
+        """
+        from choicegp.estimators.diagnosis import diagnose
+
+        self._check_fitted()
+        with computing(self.device):
+            return diagnose(self, n_draws, random_state)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the model to one file, in a documented format that holds no code."""

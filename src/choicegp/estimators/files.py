@@ -2,6 +2,7 @@
 
 Version 1 holds ``about``, a JSON page as a string array (format, version, options, encoding, kernel
 structure, fit result, ids, and the names of all other arrays), and arrays under the names used below.
+Version 2 is for sampled posteriors, and adds their draws; other models are still written as version 1.
 A reader refuses versions it does not know.
 """
 
@@ -23,14 +24,14 @@ from choicegp.data.sequences import id_array
 from choicegp.data.whole_file import whole_file
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.result import FitResult
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects, UtilityPrior
 
 FORMAT = "choicegp-model"
-VERSION = 1
+VERSION = 2
 _ESTIMATOR = TypeVar("_ESTIMATOR")
 _KERNELS: dict[str, Any] = {name: vars(kernels)[name] for name in kernels.__all__ if name[0].isupper()}
 
@@ -84,9 +85,9 @@ def _read(stream: BinaryIO) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         about = json.loads(str(archive["about"]))
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ChoiceGPError("not a choicegp model")
-        if about.get("version") != VERSION:
+        if about.get("version") not in range(1, VERSION + 1):
             raise ChoiceGPError(
-                f"written in model format {about.get('version')}, this choicegp reads {VERSION}: upgrade choicegp"
+                f"written in model format {about.get('version')}, this choicegp reads up to {VERSION}: upgrade choicegp"
             )
         return {name: archive[name] for name in about["arrays"]}, about
 
@@ -108,6 +109,8 @@ def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     }  # fmt: skip
     if posterior.lapse is not None:
         arrays["lapse"] = posterior.lapse
+    if posterior.draws is not None:
+        arrays |= {"draws_dual": posterior.draws.dual, "draws_inverse": posterior.draws.inverse}
     if posterior.prior.log_effect_variance is not None:
         arrays["log_effect_variance"] = posterior.prior.log_effect_variance
     if data.weights is not None:
@@ -115,7 +118,7 @@ def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     for number, leaf in enumerate(jax.tree.leaves(posterior.prior.kernels)):
         arrays[f"kernel_{number}"] = leaf
     about = {
-        "format": FORMAT, "version": VERSION, "params": _plain(params),
+        "format": FORMAT, "version": 1 if posterior.draws is None else 2, "params": _plain(params),
         "kernel": _structure(posterior.prior.kernels), "encoding": data.encoding.to_json(),
         "elbo": model.elbo_, "fit": _plain(model.fit_result_._replace(elbo_trace=None)._asdict()),
         "known_ids": _plain_ids(model.known_ids_), "object_ids": _plain_ids(data.object_ids),
@@ -136,7 +139,9 @@ def _make(make: Callable[..., _ESTIMATOR], arrays: dict[str, Any], about: dict[s
     leaves = (arrays[f"kernel_{number}"] for number in count())
     prior = UtilityPrior(_rebuild(about["kernel"], leaves), arrays.get("log_effect_variance"))
     objects = Objects(arrays["X"], arrays["codes"])
-    model.posterior_ = Posterior(prior, objects, arrays["mean"], arrays["dual"], arrays["gain"], arrays.get("lapse"))
+    draws = Draws(arrays["draws_dual"], arrays["draws_inverse"]) if "draws_dual" in arrays else None
+    moments = arrays["mean"], arrays["dual"], arrays["gain"]
+    model.posterior_ = Posterior(prior, objects, *moments, arrays.get("lapse"), draws)
     model.centre_, model.scale_, model.elbo_ = arrays["centre"], arrays["scale"], about["elbo"]
     fit = about["fit"] | {"elbo_trace": arrays["elbo_trace"], "notes": tuple(about["fit"]["notes"])}
     model.fit_result_ = FitResult(**fit)

@@ -8,6 +8,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.growing import grown_starts, moments_at
 from choicegp.estimators.result import FitResult
 from choicegp.estimators.runtime import linear_algebra_for, progress_report
 from choicegp.inference.dense import Settings, fit_dense
@@ -15,17 +16,18 @@ from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude
 from choicegp.inference.problem import Problem, pose
-from choicegp.inference.programs import program
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import UtilityPrior
+from choicegp.selection.alike import alike_notes
 
-_STEPS = {"dense": 300, "paper": 5000, "paper-converged": 1000}
-_NOT_BUILT = ("sparse", "mcmc")
+_STEPS = {"dense": 300, "paper": 5000, "paper-converged": 1000, "mcmc": 1000}
+_NOT_BUILT = ("sparse",)
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
 _SCORE_POINTS = 1024
-_FIRST_VARIANCE = float(np.e)  # of a utility in units of the error scale: the mean of its hyperprior
+_FIRST_VARIANCE = float(np.e)  # of a utility in units of the error scale
 _FIRST_EFFECT = 0.3
+_STARTS, _MORE_STARTS, _FEW_OBJECTS = 3, 6, 100  # where a start costs little, more are tried
 _FIRST_LAPSE = 0.05
 
 
@@ -40,7 +42,8 @@ class FitOptions(NamedTuple):
     learn_lapse: bool
     standardize: bool
     hyperpriors: HyperPriors | None
-    n_restarts: int
+    learn_hyperparameters: bool
+    n_restarts: int | None
     max_iter: int
     max_seconds: float | None
     tol: float
@@ -53,8 +56,6 @@ class FitOptions(NamedTuple):
         """Check every option and fill in what depends on others; the first wrong one is a clear error."""
         inference = _inference(params["inference"])
         n_utilities = params["n_utilities"]
-        if isinstance(n_utilities, str) and n_utilities == "auto":
-            raise ChoiceGPError("n_utilities='auto' is not built yet: give a number")
         lapse = params["lapse"]
         learn = isinstance(lapse, str) and lapse == "learn"
         rate = _FIRST_LAPSE if learn else _number("lapse", lapse, 0.0, 1.0)
@@ -64,9 +65,9 @@ class FitOptions(NamedTuple):
             if params[name] is not None:
                 raise ChoiceGPError(f"{name} belongs to inference='sparse', which is not built yet: leave it at None")
         max_iter = params["max_iter"]
-        limit = params["max_seconds"]
+        limit, restarts = params["max_seconds"], params["n_restarts"]
         return cls(
-            n_utilities=_whole("n_utilities", n_utilities, 1),
+            n_utilities=whole_number("n_utilities", n_utilities, 1),
             inference=inference,
             kernel=kernel_named(params["kernel"]),
             object_effects=_flag("object_effects", params["object_effects"]),
@@ -74,19 +75,20 @@ class FitOptions(NamedTuple):
             learn_lapse=learn,
             standardize=_flag("standardize", params["standardize"]),
             hyperpriors=_hyperpriors(params["hyperpriors"]),
-            n_restarts=_whole("n_restarts", params["n_restarts"], 1),
-            max_iter=_STEPS[inference] if max_iter is None else _whole("max_iter", max_iter, 1),
+            learn_hyperparameters=_flag("learn_hyperparameters", params["learn_hyperparameters"]),
+            n_restarts=None if restarts is None else whole_number("n_restarts", restarts, 1),
+            max_iter=_STEPS[inference] if max_iter is None else whole_number("max_iter", max_iter, 1),
             max_seconds=None if limit is None else _number("max_seconds", limit, 0.0, np.inf),
             tol=_number("tol", params["tol"], 0.0, np.inf),
-            n_jobs=_n_jobs(params["n_jobs"]),
+            n_jobs=n_threads(params["n_jobs"]),
             progress=params["progress"],
-            random_state=_whole("random_state", params["random_state"], 0),
+            random_state=whole_number("random_state", params["random_state"], 0),
         )
 
 
 def _inference(value: Any) -> str:
     if isinstance(value, str) and value in _NOT_BUILT:
-        raise ChoiceGPError(f"inference={value!r} is not built yet: use 'auto', 'dense' or 'paper'")
+        raise ChoiceGPError(f"inference={value!r} is not built yet: use 'auto', 'dense', 'paper' or 'mcmc'")
     if not isinstance(value, str) or value not in ("auto", *_STEPS):
         raise ChoiceGPError(f"inference must be one of auto, {', '.join(_STEPS)}; got {value!r}")
     return "dense" if value == "auto" else value
@@ -109,7 +111,8 @@ def _hyperpriors(value: Any) -> HyperPriors | None:
     return HyperPriors(**pairs)
 
 
-def _whole(name: str, value: Any, least: int) -> int:
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Check that an option is a whole number of at least ``least``."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < least:
         raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {value!r}")
     return int(value)
@@ -122,10 +125,11 @@ def _number(name: str, value: Any, least: float, most: float) -> float:
     return float(value)
 
 
-def _n_jobs(value: Any) -> int:
+def n_threads(value: Any) -> int:
+    """Return the number of threads that ``n_jobs`` asks for."""
     if value is None:
         return 1
-    return os.cpu_count() or 1 if value == -1 else _whole("n_jobs", value, 1)
+    return os.cpu_count() or 1 if value == -1 else whole_number("n_jobs", value, 1)
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -154,8 +158,13 @@ class Fitted(NamedTuple):
     codes: dict[Any, int]
 
 
-def fit_posterior(data: ChoiceData, options: FitOptions, warm: WarmStart | None) -> Fitted:
-    """Fit the model; the caller sets precision and device."""
+def fit_posterior(
+    data: ChoiceData, options: FitOptions, warm: WarmStart | None, smaller: Posterior | None = None
+) -> Fitted:
+    """Fit the model; the caller sets precision and device.
+
+    ``smaller`` is the posterior of a model of the same data with one utility less, to grow from.
+    """
     if not data.has_choices:
         raise ChoiceGPError("fit needs data with choices: these have none")
     clock = Clock(options.max_seconds)
@@ -168,21 +177,19 @@ def fit_posterior(data: ChoiceData, options: FitOptions, warm: WarmStart | None)
             f"{problem.n_objects} different objects were shown; inference over more than {MOST_DENSE} is not "
             "built yet: fit a sample of the sets (data.take or data.split)"
         )
+    if options.n_restarts is None:
+        options = options._replace(n_restarts=_MORE_STARTS if problem.n_objects <= _FEW_OBJECTS else _STARTS)
     prior = _starting_prior(options, data.X.shape[1]) if warm is None else warm.posterior.prior
     _check_warm(options, warm)
     points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
     with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.max_iter) as report:
-        fit = _infer(prior, problem, options, clock, warm, report)
+        fit = _infer(prior, problem, options, clock, warm, smaller, report)
         posterior, elbo = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
-    result = FitResult(
-        fit.status,
-        fit.message,
-        fit.n_iter,
-        clock.seconds,
-        fit.trace,
-        _notes(fit, data, problem),
-        fit.n_annealing,
-    )
+        status, message = fit.status, fit.message
+        if options.inference == "mcmc" and status != "failed":
+            posterior, status, message = _sampled(posterior, problem, options, clock, report)
+    notes = (*_notes(fit, data, problem), *alike_notes(np.asarray(posterior.mean)))
+    result = FitResult(status, message, fit.n_iter, clock.seconds, fit.trace, notes, fit.n_annealing)
     if fit.status == "failed" or not np.isfinite(elbo):
         raise ChoiceGPError(
             f"the fit failed: {fit.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
@@ -208,7 +215,9 @@ def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:
     kernel = options.kernel
     effect = _FIRST_EFFECT if options.object_effects else None
     prior = UtilityPrior.create(kernel, n_features, options.n_utilities, effect)
-    if options.inference == "dense":
+    if not options.learn_hyperparameters:
+        return prior
+    if options.inference in ("dense", "mcmc"):
         # Distances grow with the number of features; the hyperprior's mean is a sensible first variance.
         return _rescaled(prior, np.sqrt(n_features), _FIRST_VARIANCE)
     return _rescaled(prior, np.sqrt(n_features), 1.0)
@@ -222,8 +231,8 @@ def _rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> Utili
 def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:
     if warm is None:
         return
-    if options.inference != "dense":
-        raise ChoiceGPError("init= works with inference='dense' only")
+    if options.inference not in ("dense", "mcmc"):
+        raise ChoiceGPError("init= works with inference='dense' or 'mcmc' only")
     if warm.posterior.n_utilities != options.n_utilities:
         raise ChoiceGPError(
             f"init has {warm.posterior.n_utilities} utilities, this model {options.n_utilities}: they must agree"
@@ -238,35 +247,41 @@ def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:
 
 def _infer(
     prior: UtilityPrior, problem: Problem, options: FitOptions, clock: Clock, warm: WarmStart | None,
-    report: Report | None,
+    smaller: Posterior | None, report: Report | None,
 ) -> Fit:  # fmt: skip
-    lapse = options.lapse
-    if options.inference == "dense":
-        start = None if warm is None else _moments_at(warm.posterior, problem.objects)
-        settings = Settings(options.hyperpriors, options.learn_lapse)
+    lapse, n_starts = options.lapse, options.n_restarts or _STARTS
+    if options.inference in ("dense", "mcmc"):
+        start = None if warm is None else moments_at(warm.posterior, problem.objects)
+        settings = Settings(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
+        steps = options.max_iter if options.inference == "dense" else _STEPS["dense"]
+        grown = [] if smaller is None else grown_starts(smaller, prior, problem)
         return fit_dense(
-            prior, problem, seed=options.random_state, n_starts=options.n_restarts, max_iter=options.max_iter,
-            tol=options.tol, clock=clock, settings=settings, lapse=lapse, warm=start, report=report,
+            prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=steps,
+            tol=options.tol, clock=clock, settings=settings, lapse=lapse, warm=start, grown=grown, report=report,
             n_jobs=options.n_jobs,
         )  # fmt: skip
     from choicegp.inference.paper import fit_paper, fit_paper_converged
 
     if options.learn_lapse:
-        raise ChoiceGPError("lapse='learn' works with inference='dense' only")
+        raise ChoiceGPError("lapse='learn' works with inference='dense' or 'mcmc' only")
     if options.inference == "paper":
         return fit_paper(
-            prior, problem, seed=options.random_state, n_starts=options.n_restarts, max_iter=options.max_iter,
-            clock=clock, lapse=lapse, report=report,
+            prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=options.max_iter,
+            clock=clock, lapse=lapse, learn_prior=options.learn_hyperparameters, report=report,
         )  # fmt: skip
     return fit_paper_converged(
-        prior, problem, seed=options.random_state, n_starts=options.n_restarts, max_iter=options.max_iter,
-        tol=options.tol, clock=clock, lapse=lapse, report=report,
+        prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=options.max_iter,
+        tol=options.tol, clock=clock, lapse=lapse, learn_prior=options.learn_hyperparameters, report=report,
     )  # fmt: skip
 
 
-@program
-def _moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.Array]:
-    return posterior.mean_and_covariance_at(objects)
+def _sampled(
+    posterior: Posterior, problem: Problem, options: FitOptions, clock: Clock, report: Report | None
+) -> tuple[Posterior, str, str]:
+    from choicegp.inference.mcmc import message_of, posterior_of, sample
+
+    drawn = sample(posterior, problem, n_draws=options.max_iter, seed=options.random_state, clock=clock, report=report)
+    return posterior_of(drawn, posterior), *message_of(drawn)
 
 
 def _notes(fit: Fit, data: ChoiceData, problem: Problem) -> tuple[str, ...]:

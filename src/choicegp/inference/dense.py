@@ -11,6 +11,7 @@ with the hyperparameters held: at low weight they would call everything noise), 
 lengthscales are tried, and the one with the best bound goes on.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from choicegp.inference.adam import Adam
 from choicegp.inference.expectation import expect, marginals, quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import (
@@ -36,11 +38,10 @@ from choicegp.inference.posterior import (
 from choicegp.inference.problem import Problem
 from choicegp.inference.programs import program, with_settings_of_this_thread
 from choicegp.inference.sites import Sites, add_up, zero_sites
+from choicegp.inference.starts import ANNEALING, LENGTHSCALES, Start, covariance_at, random_start, scaled
 from choicegp.model.hyperpriors import HyperPriors, log_density
 from choicegp.model.prior import UtilityPrior
 
-ANNEALING = np.repeat([0.05, 0.1, 0.2, 0.4, 0.7, 1.0], 3)
-LENGTHSCALES = (0.5, 0.25, 1.0)  # of the starts in turn, times the kernel's own
 BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 N_POINTS = 16
 _ATTEMPTS = 4  # at a block of steps
@@ -48,31 +49,6 @@ _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 _LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
 _LAPSE_PRIOR = (2.0, 20.0)  # Beta prior of a learned lapse rate
 _RATE = 0.4  # of Adam, in log hyperparameters
-_DECAY_FIRST, _DECAY_SECOND, _EPSILON = 0.8, 0.95, 1e-3
-
-
-class Adam(NamedTuple):
-    """Running averages of the gradient and of its square, and how many gradients they hold.
-
-    Written out, because importing optax takes longer than a second fit of a small problem.
-    """
-
-    first: Array
-    second: Array
-    count: Array
-
-    @classmethod
-    def begin(cls, n: int) -> "Adam":
-        """Start with nothing."""
-        return cls(np.zeros(n), np.zeros(n), np.zeros(()))  # type: ignore[arg-type]
-
-    def direction(self, gradient: Array) -> tuple[Array, "Adam"]:
-        """Return the step of unit rate that this gradient asks for."""
-        count = self.count + 1.0
-        first = _DECAY_FIRST * self.first + (1.0 - _DECAY_FIRST) * gradient
-        second = _DECAY_SECOND * self.second + (1.0 - _DECAY_SECOND) * gradient**2
-        size = jnp.sqrt(second / (1.0 - _DECAY_SECOND**count)) + _EPSILON
-        return first / (1.0 - _DECAY_FIRST**count) / size, Adam(first, second, count)
 
 
 class State(NamedTuple):
@@ -107,7 +83,7 @@ class Settings(NamedTuple):
 
 def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | None) -> State:
     """Make the first state, of NumPy arrays: every operation of JAX outside a program is compiled by itself."""
-    factor = factorise_on_host(np.asarray(_prior_covariance(prior, problem)))
+    factor = factorise_on_host(np.asarray(covariance_at(prior, problem)))
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
     adam = Adam.begin(sum(leaf.size for leaf in jax.tree.leaves(prior)))
     # With explicit types: a weakly typed number in the first state would have the block compiled twice.
@@ -205,22 +181,7 @@ def _schedule(weights: np.ndarray, learn: bool, steady: bool) -> tuple[np.ndarra
     return np.asarray(weights, float), np.full(n, learn), np.full(n, steady)
 
 
-def random_start(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Sites:
-    """Sites without precision whose posterior mean is a smooth random function of unit size."""
-    covariance = np.asarray(_prior_covariance(prior, problem))
-    draw = rng.normal(size=covariance.shape[:2]) * np.asarray(problem.valid)
-    size = np.sqrt(np.mean(np.sum(covariance**2, axis=2)))
-    return Sites(np.zeros(covariance.shape), draw / size)  # type: ignore[arg-type]
-
-
-_prior_covariance = program(prior_covariance)
 _first_sites = program(target_sites)
-
-
-def scaled(prior: UtilityPrior, factor: float) -> UtilityPrior:
-    """Multiply every lengthscale by ``factor``."""
-    shift = {"log_lengthscale": np.log(factor)}
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: np.asarray(leaf) + shift.get(path[-1].name, 0.0), prior)
 
 
 def fit_dense(
@@ -235,6 +196,7 @@ def fit_dense(
     settings: Settings,
     lapse: float = 0.0,
     warm: tuple[Array, Array] | None = None,
+    grown: Sequence[Start] = (),
     report: Report | None = None,
     n_jobs: int = 1,
 ) -> Fit:
@@ -258,6 +220,8 @@ def fit_dense(
         Lapse rate, or where it starts when it is learned.
     warm : (mean (d, t), covariance (d, t, t)), optional
         Marginals of an earlier model at the problem's objects: start there, without annealing.
+    grown : sequence of Start
+        Starts to be tried, without annealing, instead of random ones.
     report : callable, optional
         Called as report(phase, step, bound) after every block.
     n_jobs : int
@@ -271,10 +235,12 @@ def fit_dense(
     if warm is not None:
         _, sites, _, _ = _first_sites(*warm, problem, normals, 1.0, rate)
         state = begin(prior, problem, sites, rate)
+    elif grown:
+        state, traces = max((_tried(run, start, rate) for start in grown), key=_quality)
     else:
         state, traces = _best_start(run, prior, seed, n_starts, max_iter, rate, n_jobs)
     fit = run.to_the_end(state, traces, max_iter, tol)
-    return fit._replace(n_annealing=0 if warm is not None else min(len(ANNEALING), fit.n_iter))
+    return fit._replace(n_annealing=0 if warm is not None or grown else min(len(ANNEALING[0]), fit.n_iter))
 
 
 def _is_healthy(state: State, trace: Trace) -> bool:
@@ -341,13 +307,18 @@ class _Run:
 def _best_start(
     run: _Run, prior: UtilityPrior, seed: int, n_starts: int, max_iter: int, lapse: Array | None, n_jobs: int
 ) -> tuple[State, list[Trace]]:
-    """Anneal several starts from several lengthscales and keep the one with the best objective."""
+    """Anneal several starts from several lengthscales, and take the better half further until one is left.
+
+    The first steps after annealing tell little about where a start will end: halving by and by costs few steps and
+    is wrong less often than one comparison.
+    """
 
     def attempt(start: int) -> tuple[State, list[Trace]]:
-        own = scaled(prior, LENGTHSCALES[start % len(LENGTHSCALES)])
+        own = scaled(prior, LENGTHSCALES[start % len(LENGTHSCALES)]) if run.settings.learn_prior else prior
         sites = random_start(own, run.problem, np.random.default_rng([seed, start]))
         state, traces = begin(own, run.problem, sites, lapse), []
-        phases = [*ANNEALING.reshape(-1, BLOCK), *[np.ones(BLOCK)] * _TRIAL_BLOCKS]
+        annealing = ANNEALING[start % len(ANNEALING)].reshape(-1, BLOCK)
+        phases = [*annealing, *[np.ones(BLOCK)] * _TRIAL_BLOCKS]
         for number, weights in enumerate(phases[: -(-max_iter // BLOCK)]):
             free = number >= len(phases) - _TRIAL_BLOCKS
             state, trace = run.block(
@@ -358,13 +329,37 @@ def _best_start(
                 break
         return state, traces
 
-    def quality(result: tuple[State, list[Trace]]) -> tuple[int, float]:
-        # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
-        objective = float(result[1][-1].objective[-1])
-        return len(result[1]), objective if np.isfinite(objective) else -np.inf
+    def further(result: tuple[State, list[Trace]]) -> tuple[State, list[Trace]]:
+        state, traces = result[0], list(result[1])
+        for _ in range(_TRIAL_BLOCKS):
+            state, trace = run.block(
+                state, np.ones(BLOCK), "comparing starts", BLOCK * len(traces), learn=True, steady=True
+            )
+            traces.append(trace)
+        return state, traces
 
     results = [attempt(0)]  # the first compiles
     if not run.clock.is_up and n_starts > 1:
         with ThreadPoolExecutor(n_jobs) as pool:
             results += pool.map(with_settings_of_this_thread(attempt), range(1, n_starts))
-    return max(results, key=quality)
+    while len(results) > 1:
+        results = sorted(results, key=_quality, reverse=True)[: (len(results) + 1) // 2]
+        if len(results) > 1 and not run.clock.is_up and BLOCK * len(results[0][1]) < max_iter:
+            with ThreadPoolExecutor(n_jobs) as pool:
+                results = list(pool.map(with_settings_of_this_thread(further), results))
+    return results[0]
+
+
+def _quality(result: tuple[State, list[Trace]]) -> tuple[int, float]:
+    # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
+    objective = float(result[1][-1].objective[-1])
+    return len(result[1]), objective if np.isfinite(objective) else -np.inf
+
+
+def _tried(run: _Run, start: Start, lapse: Array | None) -> tuple[State, list[Trace]]:
+    """Make the first steps from a given place, at full weight."""
+    state, traces = begin(start.prior, run.problem, start.sites, lapse), []
+    for number in range(_TRIAL_BLOCKS):
+        state, trace = run.block(state, np.ones(BLOCK), "growing", BLOCK * number, learn=True, steady=number > 0)
+        traces.append(trace)
+    return state, traces

@@ -14,9 +14,8 @@ With L L^T = K, C C^T = B = I + L^T diag(λ) L and W = C^-1 L^T: m = L w, S = W^
 KL = (log|B| - tr(diag(λ) S) + w^T w) / 2.  Nothing is inverted.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +25,14 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
-from choicegp.inference.dense import LENGTHSCALES, scaled
+from choicegp.inference.descent import Descent, Task, descend
 from choicegp.inference.expectation import expected_log_likelihood, marginals, quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Factor, factorise, prior_covariance
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites
+from choicegp.inference.starts import LENGTHSCALES, scaled
 from choicegp.model.likelihood import log_likelihood
 from choicegp.model.prior import UtilityPrior
 
@@ -40,11 +40,9 @@ BLOCK = 100  # Adam steps between two looks from Python: progress and clock
 N_POINTS = 64
 _MAP_ITERATIONS, _MAP_TOLERANCE = 500, 1e-3
 _TRIAL = 40  # iterations of L-BFGS from every MAP run before the starts are compared
-_MEMORY = 10  # iterations over which L-BFGS must gain something
 _HYPERPARAMETERS, _LOG_PRECISIONS = (-8.0, 14.0), (-20.0, 20.0)  # bounds
 _CHUNK = 50_000  # utility differences worked on at a time
 _ADAM = optax.adam(0.01)
-Loss = Callable[[np.ndarray], tuple[Any, Any]]  # value and gradient
 
 
 class Parameters(NamedTuple):
@@ -139,19 +137,6 @@ def _mean_log_likelihood(u: Array, batch: SetBatch, lapse: Array | None) -> Arra
     return jnp.sum(jax.lax.map(of_block, blocks)) / n_samples
 
 
-class _Task(NamedTuple):
-    """What does not change during a fit."""
-
-    problem: Problem
-    lapse: Array | None
-    clock: Clock
-    report: Report | None
-
-    def tell(self, phase: str, step: int, value: float) -> None:
-        if self.report is not None:
-            self.report(phase, step, value)
-
-
 @program
 def _map_loss(root: Array, problem: Problem, lapse: Array | None, vector: Array) -> tuple[Array, Array]:
     """-log p(choices | u = L w) - log p(w), up to a constant, and its gradient."""
@@ -176,61 +161,7 @@ def _factor_of(prior: UtilityPrior, problem: Problem) -> Factor:
     return factorise(prior_covariance(prior, problem), jnp.full(prior.n_utilities, FIRST_JITTER))
 
 
-class _Descent(NamedTuple):
-    """Where L-BFGS stands, with the loss after every iteration."""
-
-    x: np.ndarray
-    losses: tuple[float, ...] = ()
-    status: str = "stopped"
-    message: str = ""
-
-
-def _guarded(loss: Loss) -> Any:
-    """Put a wall where ``loss`` is not finite, not so high that a line search comes back with a tiny step."""
-    seen: list[float] = []
-
-    def finite(x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = (np.asarray(part, float) for part in loss(x))
-        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-            return 2.0 * max(map(abs, seen), default=1e10), np.zeros_like(gradient)
-        seen.append(float(value))
-        return seen[-1], gradient
-
-    return finite
-
-
-def _descend(
-    task: _Task, phase: str, loss: Loss, start: _Descent, max_iter: int, tol: float, bounds: Any = None
-) -> _Descent:
-    """Go on by L-BFGS until some iterations gain less than ``tol`` (times each 100 nats of loss)."""
-    from scipy.optimize import minimize
-
-    status = "stopped" if start.losses else "failed"
-    now = start._replace(status=status, message="L-BFGS found no better point")
-
-    def look(intermediate_result: Any) -> None:
-        nonlocal now
-        losses = (*now.losses, float(intermediate_result.fun))
-        now = now._replace(x=intermediate_result.x.copy(), losses=losses, status="stopped")
-        if len(losses) % _MEMORY == 0:
-            task.tell(phase, len(losses), -losses[-1])
-        gained = losses[-_MEMORY - 1] - losses[-1] if len(losses) > _MEMORY else np.inf
-        if gained < tol * max(1.0, abs(losses[-1]) / 100.0):
-            now = now._replace(status="converged", message=f"{_MEMORY} iterations gained {gained:.2g} nats")
-        elif len(losses) >= max_iter:
-            now = now._replace(message=f"the limit of {max_iter} iterations")
-        elif task.clock.is_up:
-            now = now._replace(message=f"the time limit of {task.clock.limit:g} s")
-        else:
-            return
-        raise StopIteration
-
-    how: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
-    minimize(_guarded(loss), now.x, method="L-BFGS-B", jac=True, bounds=bounds, callback=look, options=how)
-    return now
-
-
-def _map_starts(task: _Task, priors: list[UtilityPrior], seed: int) -> list[Parameters]:
+def _map_starts(task: Task, priors: list[UtilityPrior], seed: int) -> list[Parameters]:
     """Run MAP from random utilities, once for each prior; the best comes first."""
     valid = np.asarray(task.problem.valid)
     runs = []
@@ -238,8 +169,8 @@ def _map_starts(task: _Task, priors: list[UtilityPrior], seed: int) -> list[Para
         loss = partial(_map_loss, _factor_of(prior, task.problem).root, task.problem, task.lapse)
         draw = np.zeros((prior.n_utilities, len(valid)))
         draw[:, valid] = np.random.default_rng([seed, i]).normal(size=(len(draw), valid.sum()))
-        phase, start = f"MAP run {i + 1} of {len(priors)}", _Descent(draw.ravel())
-        run = _descend(task, phase, loss, start, _MAP_ITERATIONS, _MAP_TOLERANCE)
+        phase, start = f"MAP run {i + 1} of {len(priors)}", Descent(draw.ravel())
+        run = descend(task, phase, loss, start, _MAP_ITERATIONS, _MAP_TOLERANCE)
         parameters = Parameters(prior, jnp.asarray(run.x).reshape(draw.shape), jnp.zeros(draw.shape))
         runs.append((min(run.losses, default=np.inf), parameters.within_bounds()))
         if task.clock.is_up:
@@ -247,7 +178,7 @@ def _map_starts(task: _Task, priors: list[UtilityPrior], seed: int) -> list[Para
     return [parameters for _, parameters in sorted(runs, key=lambda run: run[0])]
 
 
-def _finish(task: _Task, parameters: Parameters, status: str, message: str, trace: np.ndarray) -> Fit:
+def _finish(task: Task, parameters: Parameters, status: str, message: str, trace: np.ndarray) -> Fit:
     """Write the approximation as prior and sites: precision diag(λ), linear part K^-1 m + λ m."""
     prior, precision = tie(parameters.prior), parameters.precision(task.problem)
     factor = _factor_of(prior, task.problem)
@@ -269,11 +200,12 @@ class _AdamState(NamedTuple):
 
 @partial(program, static="n_samples")
 def _adam_block(
-    state: _AdamState, keys: Array, problem: Problem, lapse: Array | None, n_samples: int
+    state: _AdamState, keys: Array, problem: Problem, lapse: Array | None, learn: Array, n_samples: int
 ) -> tuple[_AdamState, Array]:
     def step(state: _AdamState, key: Array) -> tuple[_AdamState, Array]:
         now = state.parameters
         bound, slope = jax.value_and_grad(bound_on_samples)(now, problem, key, n_samples, lapse)
+        slope = slope._replace(prior=jax.tree.map(lambda part: learn * part, slope.prior))
         updates, moments = _ADAM.update(jax.tree.map(jnp.negative, slope), state.moments)
         on = _AdamState(jax.tree.map(jnp.add, now, updates).within_bounds(), moments, now)
         # A step that left the numbers goes back to the last good place, with Adam's memory wiped.
@@ -294,6 +226,7 @@ def fit_paper(
     clock: Clock,
     lapse: float = 0.0,
     n_samples: int = 300,
+    learn_prior: bool = True,
     report: Report | None = None,
 ) -> Fit:
     """Fit as the authors did: MAP runs, then a fixed number of Adam steps on a Monte Carlo ELBO.
@@ -313,6 +246,8 @@ def fit_paper(
         Fixed lapse rate.
     n_samples : int
         Fresh samples of all utilities at every step.
+    learn_prior : bool
+        Whether hyperparameters are learned.
     report : callable, optional
         Called as report(phase, step, value) now and then.
 
@@ -334,13 +269,14 @@ def fit_paper(
     'the limit of 5 steps; the bound was still rising'
     """
     prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
-    task = _Task(problem, jnp.asarray(lapse) if lapse > 0 else None, clock, report)
+    task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, clock, report)
     start = _map_starts(task, [tie(prior)] * n_starts, seed)[0]
     state, trace = _AdamState(start, _ADAM.init(start), start), np.zeros(0)
+    learn = np.asarray(float(learn_prior))
     while len(trace) < max_iter and not clock.is_up:
         key = jax.random.fold_in(jax.random.key(seed), len(trace))
         keys = jax.random.split(key, min(BLOCK, max_iter - len(trace)))
-        state, bounds = _adam_block(state, keys, task.problem, task.lapse, n_samples)
+        state, bounds = _adam_block(state, keys, task.problem, task.lapse, learn, n_samples)
         trace = np.concatenate([trace, bounds])
         task.tell("fit", len(trace), float(np.mean(bounds)))
     return _finish(task, state.safe, *_verdict(trace, max_iter, clock), trace)
@@ -368,6 +304,7 @@ def fit_paper_converged(
     tol: float,
     clock: Clock,
     lapse: float = 0.0,
+    learn_prior: bool = True,
     report: Report | None = None,
 ) -> Fit:
     """Take the authors' family to its optimum: L-BFGS on a smooth ELBO, with fixed points for each set.
@@ -379,22 +316,25 @@ def fit_paper_converged(
     """
     normals = jax.tree.map(jnp.asarray, quasi_normals(problem, prior.n_utilities, N_POINTS, seed))
     prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
-    task = _Task(problem, jnp.asarray(lapse) if lapse > 0 else None, clock, report)
+    task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, clock, report)
     # One lengthscale has hardly more than one MAP: local optima are found from several.
-    priors = [scaled(tie(prior), LENGTHSCALES[i % len(LENGTHSCALES)]) for i in range(n_starts)]
+    factors = [LENGTHSCALES[i % len(LENGTHSCALES)] if learn_prior else 1.0 for i in range(n_starts)]
+    priors = [scaled(tie(prior), factor) for factor in factors]
     starts = _map_starts(task, priors, seed)
     template, unravel = starts[0], ravel_pytree(starts[0])[1]
     sizes = [ravel_pytree(part)[0].size for part in template]
     bounds = np.repeat([_HYPERPARAMETERS, (-np.inf, np.inf), _LOG_PRECISIONS], sizes, axis=0)
+    if not learn_prior:
+        bounds[: sizes[0]] = np.asarray(ravel_pytree(template.prior)[0])[:, None]
     loss = partial(_bound_loss, template, task.problem, normals, task.lapse)
-    trials: list[_Descent] = []
+    trials: list[Descent] = []
     while len(trials) < len(starts) and not (trials and clock.is_up):
-        start = _Descent(np.asarray(ravel_pytree(starts[len(trials)])[0]))
+        start = Descent(np.asarray(ravel_pytree(starts[len(trials)])[0]))
         phase = f"start {len(trials) + 1} of {len(starts)}"
-        trials.append(_descend(task, phase, loss, start, min(_TRIAL, max_iter), tol, bounds))
+        trials.append(descend(task, phase, loss, start, min(_TRIAL, max_iter), tol, bounds))
     best = min(trials, key=lambda run: min(run.losses, default=np.inf))
     for _ in range(2):  # the second time only after a line search that failed
         if best.status != "converged" and len(best.losses) < max_iter and not clock.is_up:
-            best = _descend(task, "fit", loss, best, max_iter, tol, bounds)
+            best = descend(task, "fit", loss, best, max_iter, tol, bounds)
     found = unravel(jnp.asarray(best.x))
     return _finish(task, found, best.status, best.message, -np.asarray(best.losses))

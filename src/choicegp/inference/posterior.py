@@ -97,6 +97,21 @@ def condition(factor: Factor, sites: Sites) -> Moments:
     return jax.lax.map(one, (factor.root, sites.precision, sites.linear))
 
 
+class Draws(NamedTuple):
+    """Draws of the utilities at the shown objects, as what predicts others.
+
+    Attributes
+    ----------
+    dual : Array (S, d, t)
+        K^-1 u of each draw u.
+    inverse : Array (d, t, t)
+        K^-1: what knowing u takes off the prior covariance.
+    """
+
+    dual: Array
+    inverse: Array
+
+
 class Posterior(eqx.Module):
     """Gaussian posterior of the utilities, ready to predict: nothing is factorised again.
 
@@ -112,6 +127,8 @@ class Posterior(eqx.Module):
     gain : Array (d, t, t)
         K^-1 - K^-1 S K^-1 = Λ - Λ S Λ: what the choices take off the prior covariance.
     lapse : Array or None
+    draws : Draws or None
+        Where the posterior was sampled; the other attributes are then the moments of the draws.
     """
 
     prior: UtilityPrior
@@ -120,6 +137,7 @@ class Posterior(eqx.Module):
     dual: Array
     gain: Array
     lapse: Array | None = None
+    draws: Draws | None = None
 
     @property
     def n_utilities(self) -> int:

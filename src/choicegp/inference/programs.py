@@ -26,6 +26,7 @@ from choicegp.data.whole_file import whole_file
 # (measured with jaxlib 0.9.2: 5.4 against 2.9 s).  The option is known to exist in these versions only.
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False} if (0, 8) <= jax.__version_info__[:2] <= (0, 12) else None
 _MOST_KEPT = 400  # files; the ones not used for longest go
+_SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
 _FAULTS = (OSError, ValueError, TypeError, AttributeError, EOFError, RuntimeError, ImportError, pickle.PickleError)
 
 _Function = TypeVar("_Function", bound=Callable)
@@ -49,7 +50,7 @@ class Program:
 
     def __init__(self, function: Callable, static: str | None) -> None:
         self.name = f"{function.__module__}.{function.__qualname__}"
-        self._static = static is not None
+        self._function, self._static = function, static is not None
         self._traced = jax.jit(function, static_argnames=static, compiler_options=_OPTIONS)
         self._executables: dict[Any, Callable] = {}
         self._lock = threading.Lock()
@@ -57,7 +58,7 @@ class Program:
     def __call__(self, *args: Any) -> Any:
         """Run, on arguments given by position."""
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
-            return self._traced(*args)
+            return self._function(*args)  # part of another program
         executable, dynamic = self._executable(args)
         return executable(*dynamic)
 
@@ -66,7 +67,7 @@ class Program:
         dynamic, fixed = (args[:-1], args[-1]) if self._static else (args, None)
         leaves, tree = jax.tree.flatten(dynamic)
         leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
-        settings = (jax.config.jax_enable_x64, str(jax.config.jax_default_device))  # type: ignore[attr-defined]
+        settings = tuple(str(getattr(jax.config, name)) for name in _SETTINGS)
         key = (tree, fixed, settings, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
         dynamic = jax.tree.unflatten(tree, leaves)
         executable = self._executables.get(key)
@@ -149,14 +150,19 @@ def _prepare_lapack() -> None:
     jax.jit(jnp.linalg.cholesky).lower(np.eye(1))
 
 
-@functools.cache
 def _environment() -> str:
     """Everything outside a program's own arguments on which its executable depends."""
+    # A flag that JAX reads when it compiles, and which no context can change.
+    return f"{_constant_environment()} {jax.config.read('jax_disable_most_optimizations')}"
+
+
+@functools.cache
+def _constant_environment() -> str:
     from jax.extend.backend import get_backend
 
     package = Path(__file__).parents[1]
     source = hashlib.sha256()
-    for folder in ("model", "inference", "prediction", "estimators"):
+    for folder in ("model", "inference", "prediction", "selection", "estimators"):
         for file in sorted((package / folder).glob("*.py")):
             source.update(file.read_bytes())
     try:

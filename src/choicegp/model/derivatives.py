@@ -116,6 +116,29 @@ def expected_derivatives(
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
 
 
+def sampled_log_likelihood(
+    u: Array, present: Array, chosen: Array, *, floor: float = FLOOR, lapse: float | Array | None = None
+) -> Array:
+    """Return log p(C | A, u) of m sets for each of S samples, (m, S).
+
+    The same as `choicegp.model.likelihood.log_likelihood`, from probabilities: a quarter of the time, for a
+    positive floor.  The arguments are those of `expected_derivatives`.
+    """
+    if u.shape[1] == 1:
+        return jnp.zeros(u.shape[2:], u.dtype)
+    pairs = object_pairs(u.shape[1])
+    rejected = (present & ~chosen)[..., None]
+    inside = chosen[pairs.first, :, None] & chosen[pairs.second, :, None]
+    beats = chosen[pairs.first, :, None] & rejected[pairs.second]
+    u = jnp.where(present[..., None], u, 0.0)
+    above, below, _, _ = probit_and_hazard(u[:, pairs.first] - u[:, pairs.second])
+    pair = _outcomes(above, below)
+    _, beaten = _beaten(pair, beats, pairs)
+    value = jnp.sum(jnp.where(inside, jnp.log(pair.incomparable + floor), 0.0), axis=0)
+    value += jnp.sum(jnp.where(rejected, jnp.log(beaten + floor), 0.0), axis=0)
+    return value if lapse is None else with_lapse(value, present[..., None], lapse)
+
+
 def _outcomes(above: Array, below: Array) -> _Outcomes:
     """Combine Φ(z_i) and Φ(-z_i) over the utilities by the recursion that only adds."""
     p, q, c = above[0], below[0], below[0]

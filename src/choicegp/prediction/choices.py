@@ -65,17 +65,45 @@ def _chunk_size(a: int, n_sets: int) -> int:
     return max(1, min(size, 1024, 1 << (n_sets - 1).bit_length()))
 
 
-def set_marginals(posterior: Posterior, objects: Objects) -> Marginals:
-    """Return the posterior of differences inside sets; ``objects`` holds arrays (a, m, c) and (a, m)."""
+class SetUtilities(NamedTuple):
+    """Posterior of the utilities inside sets: Gaussian differences, moved by what each draw says.
+
+    Attributes
+    ----------
+    marginal : Marginals
+    moves : Array (d, a, m, S) or None
+        With a sampled posterior, the utilities that each draw predicts; the marginal is then what no draw knows.
+    """
+
+    marginal: Marginals
+    moves: Array | None
+
+    def sampled(self, normals: Array) -> Array:
+        """Turn standard normals (d, a - 1, 1, S) into utilities (d, a, m, S)."""
+        m = self.marginal.mean.shape[-1]
+        u = samples(self.marginal, jnp.broadcast_to(normals, _wide(normals, m)))
+        return u if self.moves is None else u + self.moves
+
+
+def set_utilities(posterior: Posterior, objects: Objects, n_points: int) -> SetUtilities:
+    """Return the posterior inside sets; ``objects`` holds arrays (a, m, c) and (a, m)."""
     a, m, c = objects.X.shape
     flat = Objects(objects.X.reshape(a * m, c), objects.codes.reshape(a * m))
     cross = posterior.prior.covariance(posterior.objects, flat)
     d, t, _ = cross.shape
-    mean = jnp.einsum("dtn,dt->dn", cross, posterior.dual).reshape(d, a, m)
-    through = (posterior.gain @ cross).reshape(d, t, a, m)
+    draws = posterior.draws
+    gain = posterior.gain if draws is None else draws.inverse
+    through = (gain @ cross).reshape(d, t, a, m)
     shrink = jnp.einsum("dtom,dtpm->dopm", cross.reshape(d, t, a, m), through)
     own = jax.vmap(lambda one: posterior.prior.covariance(one, one), 1, -1)(objects)
-    return of_differences(mean, own - 0.5 * (shrink + jnp.swapaxes(shrink, 1, 2)))
+    covariance = own - 0.5 * (shrink + jnp.swapaxes(shrink, 1, 2))
+    if draws is None:
+        mean = jnp.einsum("dtn,dt->dn", cross, posterior.dual).reshape(d, a, m)
+        return SetUtilities(of_differences(mean, covariance), None)
+    # As many draws as points, evenly; both are powers of two.
+    dual = draws.dual[:: max(1, len(draws.dual) // n_points)]
+    moves = jnp.einsum("dtn,sdt->dns", cross, dual).reshape(d, a, m, n_points)
+    return SetUtilities(of_differences(jnp.zeros((d, a, m)), covariance), moves - moves[:, :1])
 
 
 @program
@@ -84,11 +112,11 @@ def subset_table(posterior: Posterior, objects: Objects, normals: Array) -> Arra
     a, m = objects.codes.shape
     if a == 1:
         return jnp.tile(jnp.array([[0.0], [1.0]]), (1, m))
-    marginal = set_marginals(posterior, objects)
-    if a == 2:
-        table = _pair_table(marginal)
+    utilities = set_utilities(posterior, objects, normals.shape[-1])
+    if a == 2 and utilities.moves is None:
+        table = _pair_table(utilities.marginal)
     else:
-        subsets = subset_probabilities(samples(marginal, jnp.broadcast_to(normals, _wide(normals, m))))
+        subsets = subset_probabilities(utilities.sampled(normals))
         table = jnp.mean(subsets / jnp.sum(subsets, axis=0), axis=-1)
     if posterior.lapse is None:
         return table
@@ -112,8 +140,7 @@ def _wide(normals: Array, m: int) -> tuple[int, ...]:
 @program
 def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> Array:
     """Return the Pareto sets (a, m, S) of posterior samples."""
-    m = objects.codes.shape[1]
-    u = samples(set_marginals(posterior, objects), jnp.broadcast_to(normals, _wide(normals, m)))
+    u = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
 
     def beaten_by(o: Array) -> Array:
         ahead = u[:, o, None] - u
@@ -127,17 +154,20 @@ def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> 
 def _log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, normals: Array) -> Array:
     """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S)."""
     a, m = chosen.shape
-    d, n, _, n_points = normals.shape
-    marginal = set_marginals(posterior, objects)
+    d, _, _, n_points = normals.shape
+    utilities = set_utilities(posterior, objects, n_points)
     present = jnp.ones(chosen.shape, bool)
 
-    def of_block(draws: Array) -> Array:
-        u = samples(marginal, jnp.broadcast_to(draws, _wide(draws, m)))
+    def of_block(block: tuple[Array, Array | None]) -> Array:
+        u = utilities._replace(moves=block[1]).sampled(block[0])
         return log_likelihood(u, present[..., None], chosen[..., None], lapse=posterior.lapse)
 
     # Both are powers of two, so that blocks of points come out even.
     size = min(n_points, 1 << max(0, (_BLOCK // (d * a * a * m)).bit_length() - 1))
-    blocks = jnp.moveaxis(normals.reshape(d, n, 1, n_points // size, size), 3, 0)
+    blocks = jax.tree.map(
+        lambda part: jnp.moveaxis(part.reshape(*part.shape[:3], n_points // size, size), 3, 0),
+        (normals, utilities.moves),
+    )
     return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
 
 

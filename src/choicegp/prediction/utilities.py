@@ -9,10 +9,12 @@ from jax import Array
 
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
+from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise
 from choicegp.inference.programs import program
 from choicegp.model.likelihood import pair_logs
 from choicegp.model.prior import Objects
+from choicegp.prediction.choices import set_utilities
 
 MOST_JOINT = 5000  # objects sampled jointly
 _MOST_CANDIDATES = 1500
@@ -40,6 +42,14 @@ def _joint_roots(posterior: Posterior, objects: Objects) -> tuple[Array, Array]:
     return mean, factorise(covariance, jnp.full(len(mean), FIRST_JITTER)).root
 
 
+@program
+def _continued(posterior: Posterior, objects: Objects, dual: Array) -> tuple[Array, Array]:
+    """Return the means (S, d, n) that draws with these duals predict, and the covariance (d, n, n) that is left."""
+    cross = posterior.prior.covariance(posterior.objects, objects)
+    left = posterior.prior.covariance(objects, objects) - jnp.swapaxes(cross, 1, 2) @ (posterior.draws.inverse @ cross)
+    return jnp.einsum("dtn,sdt->sdn", cross, dual), 0.5 * (left + jnp.swapaxes(left, 1, 2))
+
+
 def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random_state: int) -> np.ndarray:
     """Return joint samples of the utilities at the objects, (S, n, d)."""
     for name, value, least in (("n_samples", n_samples, 1), ("random_state", random_state, 0)):
@@ -48,8 +58,18 @@ def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random
     n = len(objects.X)
     if n > MOST_JOINT:
         raise ChoiceGPError(f"joint samples are drawn for at most {MOST_JOINT} objects at a time; got {n}")
+    rng = np.random.default_rng(random_state)
+    if posterior.draws is not None:
+        # Each sample continues one draw: its own means, and what the draw does not say.
+        picked = rng.integers(len(posterior.draws.dual), size=n_samples)
+        mean, left = (np.asarray(part) for part in _continued(posterior, objects, posterior.draws.dual[picked]))
+        # Of shown objects nothing is left but rounding errors, which have no Cholesky factor.
+        values, vectors = np.linalg.eigh(left)
+        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        noise = roots @ rng.normal(size=(len(roots), n, n_samples))
+        return np.moveaxis(mean + np.moveaxis(noise, 2, 0), 1, 2)
     mean, roots = (np.asarray(part) for part in _joint_roots(posterior, objects))
-    draws = np.random.default_rng(random_state).normal(size=(mean.shape[0], n, n_samples))
+    draws = rng.normal(size=(mean.shape[0], n, n_samples))
     return np.moveaxis(mean[:, :, None] + roots @ draws, (0, 1, 2), (2, 1, 0))
 
 
@@ -71,6 +91,8 @@ def dominance_probabilities(posterior: Posterior, first: Objects, second: Object
     """Return P(first dominates), P(second dominates), P(incomparable) for pairs of objects, (n, 3)."""
     if len(first.X) != len(second.X):
         raise ChoiceGPError(f"X1 has {len(first.X)} rows and X2 {len(second.X)}: they are compared row by row")
+    if posterior.draws is not None:
+        return _sampled_dominance(posterior, first, second)
     parts = []
     for start in range(0, len(first.X), 512):
         part = slice(start, start + 512)
@@ -78,6 +100,24 @@ def dominance_probabilities(posterior: Posterior, first: Objects, second: Object
             posterior, Objects(first.X[part], first.codes[part]), Objects(second.X[part], second.codes[part])
         )))  # fmt: skip
     return np.concatenate(parts) if parts else np.zeros((0, 3))
+
+
+def _sampled_dominance(posterior: Posterior, first: Objects, second: Objects) -> np.ndarray:
+    """Average over draws: their utilities depend on each other, so no product of averages will do."""
+    normals = sobol_normals(posterior.n_utilities, 1, _N_SAMPLES, np.random.default_rng(0))
+    parts = [np.zeros((0, 3))]
+    for start in range(0, len(first.X), 512):
+        part = slice(start, start + 512)
+        both = Objects(np.stack([first.X[part], second.X[part]]), np.stack([first.codes[part], second.codes[part]]))
+        parts.append(np.asarray(_dominance_of_draws(posterior, both, normals)).T)
+    return np.concatenate(parts)
+
+
+@program
+def _dominance_of_draws(posterior: Posterior, both: Objects, normals: Array) -> Array:
+    u = set_utilities(posterior, both, normals.shape[-1]).sampled(normals)
+    logs = pair_logs(u[:, 0] - u[:, 1])
+    return jnp.mean(jnp.exp(jnp.stack([logs.dominates, logs.dominated, logs.incomparable])), axis=-1)
 
 
 def recommended(

@@ -1,0 +1,47 @@
+"""Whether a fitted model's approximation can be trusted, in numbers and in words."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from choicegp.errors import ChoiceGPError
+from choicegp.estimators.result import Diagnosis
+from choicegp.inference.importance import importance
+from choicegp.inference.problem import Problem, pose
+
+if TYPE_CHECKING:
+    from choicegp.estimators.choice_gp import ChoiceGP
+
+_GOOD, _USABLE = 0.5, 0.7  # Pareto k
+_FEWEST = 100  # draws: a tail cannot be judged on fewer
+
+
+def training_problem(model: "ChoiceGP") -> Problem:
+    """Return the problem that a model was fitted to; its objects are in the posterior's order."""
+    data = model.data_
+    codes = np.array([model.known_ids_[i] for i in data.object_ids])
+    return pose(data, (data.X - model.centre_) / model.scale_, codes, effects=model.object_effects)
+
+
+def diagnose(model: "ChoiceGP", n_draws: int, random_state: int) -> Diagnosis:
+    """Weight draws of the posterior and say what the weights mean."""
+    if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < _FEWEST:
+        raise ChoiceGPError(f"n_draws must be a whole number of at least {_FEWEST}; got {n_draws!r}")
+    if model.posterior_.draws is not None:
+        raise ChoiceGPError("this posterior was sampled, not approximated: fit_result_.message tells how well")
+    found = importance(model.posterior_, training_problem(model), n_draws=int(n_draws), seed=random_state)
+    k = found.pareto_k
+    # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.
+    trusted = k < _USABLE or found.effective > 0.5 * n_draws
+    measured = f"Pareto k = {k:.2f}, {found.effective:.0f} of {n_draws} draws effective"
+    if k < _GOOD:
+        text = f"the Gaussian approximation covers the posterior well ({measured})"
+    elif trusted:
+        text = f"the Gaussian approximation is usable ({measured})"
+    else:
+        text = (
+            f"the Gaussian approximation misses parts of the posterior ({measured}): "
+            "compare predictions that matter with inference='mcmc'"
+        )
+    text += f"; weighting moves the probability of an observed choice by {found.moved:.3f} on average"
+    return Diagnosis(trusted, text, k, found.effective, int(n_draws), found.moved)

@@ -1,0 +1,262 @@
+"""How many utilities: a forward search over their number, judged by leaving sets out."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+from choicegp.estimators.choice_gp import ChoiceGP
+from choicegp.estimators.fitting import FitOptions, fit_posterior, n_threads, whole_number
+from choicegp.estimators.leave_one_out import leave_one_out
+from choicegp.estimators.runtime import computing, linear_algebra_for
+from choicegp.inference.fit import Clock
+from choicegp.selection.alike import alike_notes
+from choicegp.selection.comparison import Difference, differences_to_best, smallest_within_one_se
+from choicegp.selection.loo import LooResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MODEL = TypeVar("_MODEL", bound=ChoiceGP)
+PATIENCE = 2  # steps in a row that are clearly worse than the best end the search
+
+
+class SelectionResult(NamedTuple):
+    """Which number of utilities was chosen, and from what.
+
+    Attributes
+    ----------
+    n_utilities : int
+        The smallest number whose elpd is within one paired standard error of the best.
+    table : DataFrame
+        Indexed by the number of utilities: ``elpd``, ``se``, ``difference`` to the best with its paired standard
+        error ``difference_se``, ``n_effective`` parameters, ``doubtful`` sets, ``refits`` made, ``elbo``,
+        ``start`` ("annealed", or "grown" from the utilities of the row above) and ``seconds``.
+    models : dict
+        The fitted model of each number.
+    reason : str
+        Why this number, in words.
+    results : dict
+        The leave-one-out result of each number.
+    """
+
+    n_utilities: int
+    table: "pd.DataFrame"
+    models: dict[int, ChoiceGP]
+    reason: str
+    results: dict[int, LooResult]
+
+    @property
+    def model(self) -> ChoiceGP:
+        """The model with the chosen number of utilities."""
+        return self.models[self.n_utilities]
+
+
+class _Step(NamedTuple):
+    model: ChoiceGP
+    start: str
+    result: LooResult
+    seconds: float
+
+
+def select_n_utilities(
+    data: ChoiceData,
+    max_utilities: int = 5,
+    random_state: int = 0,
+    *,
+    n_jobs: int | None = None,
+    progress: bool | str = "auto",
+    **options: Any,
+) -> SelectionResult:
+    """Choose the number of utilities by leave-one-out cross-validation.
+
+    The search goes up from one utility.  Each number is fitted from annealed random starts, and again from the
+    utilities of the number before plus a copy of one of them or plus a zero utility; the better bound counts, so
+    that a larger model is not left in a worse optimum than a smaller one.  The search ends at ``max_utilities``,
+    or after two numbers in a row whose elpd is worse than the best by more than one paired standard error.  The
+    smallest number whose elpd is within one paired standard error of the best is chosen.
+
+    Parameters
+    ----------
+    data : ChoiceData
+        With choices.
+    max_utilities : int
+    random_state : int
+    n_jobs : int, optional
+        Fits that run side by side, by joblib; -1 for all cores.  The result does not depend on it.
+    progress : bool or "auto"
+        Whether to show a progress bar on standard error; "auto": on a terminal.
+    **options
+        Of `ChoiceGP`: kernel, object_effects, lapse and the like.
+
+    Returns
+    -------
+    SelectionResult
+
+    Examples
+    --------
+    >>> from choicegp import datasets
+    >>> data = datasets.sincos(n_objects=30, n_sets=40).data
+    >>> found = select_n_utilities(data, max_utilities=2, n_restarts=1, max_iter=60)
+    >>> found.n_utilities
+    2
+    """
+    if not isinstance(data, ChoiceData):
+        raise ChoiceGPError(f"select_n_utilities takes a ChoiceData; got {type(data).__name__}")
+    most = whole_number("max_utilities", max_utilities, 1)
+    template = _template(options | {"random_state": random_state})
+    steps: dict[int, _Step] = {}
+    with _progress_bar(progress, most) as say, linear_algebra_for(len(np.unique(data.flat_shown))):
+        annealed = _annealed_fits(template, data, most, n_threads(n_jobs))
+        for d in range(1, most + 1):
+            say(d)
+            steps[d] = _step(next(annealed), steps.get(d - 1), data, n_threads(n_jobs))
+            if _is_over(steps):
+                break
+        annealed.close()
+    return _result(steps, most)
+
+
+def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
+    """Fit a model with ``n_utilities="auto"``: it becomes the chosen one of the search."""
+    if init is not None:
+        raise ChoiceGPError("init= goes with a number of utilities, not with n_utilities='auto'")
+    options = {name: value for name, value in model.get_params(deep=False).items() if name != "n_utilities"}
+    selection = select_n_utilities(data, **options)
+    found = {name: value for name, value in vars(selection.model).items() if name.endswith("_")}
+    vars(model).update(found, selection_=selection)
+    return model
+
+
+def _template(options: dict[str, Any]) -> dict[str, Any]:
+    """Check the options once, before any work."""
+    known = set(ChoiceGP._defaults()) - {"n_utilities"}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes those of ChoiceGP")
+    checked = FitOptions.validated(ChoiceGP(1, **options).get_params())
+    if checked.inference == "mcmc":
+        raise ChoiceGPError("the number of utilities is chosen with inference='dense'; sample with that number after")
+    # Bars of fits side by side would overwrite each other.
+    return options | {"progress": False}
+
+
+def _annealed_fits(options: dict[str, Any], data: ChoiceData, most: int, n_jobs: int) -> Any:
+    """Yield the models of 1, 2, ... utilities; while one is looked at, others are being fitted."""
+    from joblib import Parallel, delayed
+
+    # Threads share the compiled programs, and compiling and fitting both let other threads run.
+    run = Parallel(n_jobs, prefer="threads", return_as="generator", pre_dispatch="n_jobs")
+    return run(delayed(_annealed)(d, options, data) for d in range(1, most + 1))
+
+
+def _annealed(n_utilities: int, options: dict[str, Any], data: ChoiceData) -> ChoiceGP:
+    return ChoiceGP(n_utilities, **options).fit(data)
+
+
+def _step(model: ChoiceGP, before: _Step | None, data: ChoiceData, n_jobs: int) -> _Step:
+    """Fit once more from the smaller model, keep the better fit, and score it."""
+    seconds, start = model.fit_result_.seconds, "annealed"
+    params = model.get_params(deep=False)
+    checked = FitOptions.validated(params)
+    if before is not None and checked.inference == "dense":
+        with computing(model.device):
+            fitted = fit_posterior(data, checked, None, before.model.posterior_)
+        seconds += fitted.result.seconds
+        if fitted.elbo > model.elbo_:
+            model, start = ChoiceGP(**params)._keep(fitted, data), "grown"
+    clock = Clock(None)
+    result = leave_one_out(model, "cavity", None, 0, n_jobs)
+    return _Step(model, start, result, seconds + clock.seconds)
+
+
+def _is_over(steps: dict[int, _Step]) -> bool:
+    """Whether the last steps are all clearly worse than the best."""
+    differences = differences_to_best({d: step.result for d, step in steps.items()})
+    last = [differences[d] for d in sorted(steps)[-PATIENCE:]]
+    return len(steps) > PATIENCE and all(-difference.elpd > difference.se for difference in last)
+
+
+def _result(steps: dict[int, _Step], most: int) -> SelectionResult:
+    import pandas as pd
+
+    results = {d: step.result for d, step in steps.items()}
+    differences = differences_to_best(results)
+    chosen = smallest_within_one_se(results)
+    rows = {
+        d: {
+            "elpd": step.result.elpd,
+            "se": step.result.se,
+            "difference": differences[d].elpd,
+            "difference_se": differences[d].se,
+            "n_effective": step.result.n_effective,
+            "doubtful": len(step.result.doubtful),
+            "refits": step.result.diagnostics.n_refits,  # type: ignore[union-attr]
+            "elbo": step.model.elbo_,
+            "start": step.start,
+            "seconds": step.seconds,
+        }
+        for d, step in steps.items()
+    }
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("n_utilities")
+    models = {d: step.model for d, step in steps.items()}
+    return SelectionResult(chosen, table, models, _reason(steps, differences, chosen, most), results)
+
+
+def _reason(steps: dict[int, _Step], differences: dict[int, Difference], chosen: int, most: int) -> str:
+    best = max(steps, key=lambda d: steps[d].result.elpd)
+
+    def scored(d: int) -> str:
+        return f"{d} ({steps[d].result.elpd:.1f})"
+
+    if chosen == best:
+        text = [f"{_utilities(chosen)}: the best leave-one-out score, {steps[best].result.elpd:.1f}"]
+        if chosen > 1:
+            nearest = differences[chosen - 1]
+            text.append(
+                f"one utility less is worse by {-nearest.elpd:.1f}, more than the standard error "
+                f"{nearest.se:.1f} of that difference"
+            )
+    else:
+        gain = differences[chosen]
+        text = [
+            f"{_utilities(chosen)}: the smallest number within one standard error of the best, {scored(best)}; "
+            f"the difference is {-gain.elpd:.1f} with standard error {gain.se:.1f}"
+        ]
+    last = max(steps)
+    if last < most:
+        text.append(f"{last - 1} and {last} are clearly worse than the best, so more were not tried")
+    elif chosen == most > 1:
+        text.append(f"more than {most} were not tried: raise max_utilities")
+    text += alike_notes(np.asarray(steps[chosen].model.posterior_.mean))
+    text += [*steps[chosen].result.notes]
+    doubtful = [d for d, step in steps.items() if len(step.result.doubtful)]
+    if doubtful:
+        text.append("scores with " + ", ".join(map(_utilities, doubtful)) + " rest on sets that are in doubt")
+    return "; ".join(text) + "."
+
+
+def _utilities(n: int) -> str:
+    return "1 utility" if n == 1 else f"{n} utilities"
+
+
+@contextlib.contextmanager
+def _progress_bar(progress: bool | str, most: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that is told which number of utilities is at work."""
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if progress not in (True, False, "auto"):
+        raise ChoiceGPError(f"progress must be True, False or 'auto'; got {progress!r}")
+    if not (progress is True or (progress == "auto" and on_terminal)):
+        yield lambda d: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=on_terminal) as bar:
+        task = bar.add_task("compiling", total=most)
+        yield lambda d: bar.update(task, description=f"{_utilities(d)} of at most {most}", completed=d - 1)

@@ -1,0 +1,81 @@
+"""Descent by L-BFGS that tells how it goes, stops by a rule of its own and walks around what is not finite."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import Array
+
+from choicegp.inference.fit import Clock, Report
+from choicegp.inference.problem import Problem
+
+_MEMORY = 10  # iterations over which L-BFGS must gain something
+Loss = Callable[[np.ndarray], tuple[Any, Any]]  # value and gradient
+
+
+class Task(NamedTuple):
+    """What does not change during a fit."""
+
+    problem: Problem
+    lapse: Array | None
+    clock: Clock
+    report: Report | None
+
+    def tell(self, phase: str, step: int, value: float) -> None:
+        """Tell whoever wants to know."""
+        if self.report is not None:
+            self.report(phase, step, value)
+
+
+class Descent(NamedTuple):
+    """Where L-BFGS stands, with the loss after every iteration."""
+
+    x: np.ndarray
+    losses: tuple[float, ...] = ()
+    status: str = "stopped"
+    message: str = ""
+
+
+def _guarded(loss: Loss) -> Any:
+    """Put a wall where ``loss`` is not finite, not so high that a line search comes back with a tiny step."""
+    seen: list[float] = []
+
+    def finite(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = (np.asarray(part, float) for part in loss(x))
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            return 2.0 * max(map(abs, seen), default=1e10), np.zeros_like(gradient)
+        seen.append(float(value))
+        return seen[-1], gradient
+
+    return finite
+
+
+def descend(
+    task: Task, phase: str, loss: Loss, start: Descent, max_iter: int, tol: float, bounds: Any = None
+) -> Descent:
+    """Go on by L-BFGS until some iterations gain less than ``tol`` (times each 100 nats of loss)."""
+    from scipy.optimize import minimize
+
+    status = "stopped" if start.losses else "failed"
+    now = start._replace(status=status, message="L-BFGS found no better point")
+
+    def look(intermediate_result: Any) -> None:
+        nonlocal now
+        losses = (*now.losses, float(intermediate_result.fun))
+        now = now._replace(x=intermediate_result.x.copy(), losses=losses, status="stopped")
+        if len(losses) % _MEMORY == 0:
+            task.tell(phase, len(losses), -losses[-1])
+        gained = losses[-_MEMORY - 1] - losses[-1] if len(losses) > _MEMORY else np.inf
+        if gained < tol * max(1.0, abs(losses[-1]) / 100.0):
+            now = now._replace(status="converged", message=f"{_MEMORY} iterations gained {gained:.2g} nats")
+        elif len(losses) >= max_iter:
+            now = now._replace(message=f"the limit of {max_iter} iterations")
+        elif task.clock.is_up:
+            now = now._replace(message=f"the time limit of {task.clock.limit:g} s")
+        else:
+            return
+        raise StopIteration
+
+    how: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
+    minimize(_guarded(loss), now.x, method="L-BFGS-B", jac=True, bounds=bounds, callback=look, options=how)
+    return now

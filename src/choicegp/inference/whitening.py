@@ -1,0 +1,73 @@
+"""Coordinates in which the Gaussian posterior is standard normal, and the exact log posterior in them.
+
+With K = L L^T a utility is u = L v, v ~ N(0, I) before any choice.  The Gaussian posterior has
+S = L B^-1 L^T, and B^-1 = I - L^T G L with G = K^-1 - K^-1 S K^-1, what the choices take off the prior covariance
+(`Posterior.gain`).  So v = L^T K^-1 m + T w with T T^T = B^-1 and w ~ N(0, I): whatever the prior covariance's
+condition, nothing is divided by its small eigenvalues.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.inference.posterior import Posterior, factorise_on_host
+from choicegp.inference.problem import Problem
+from choicegp.model.likelihood import log_likelihood
+
+
+class Whitening(NamedTuple):
+    """A map from standard normals w (d, t) to utilities.
+
+    Attributes
+    ----------
+    root : Array (d, t, t)
+        L, the Cholesky factor of the prior covariance.
+    centre : Array (d, t)
+        L^T K^-1 m.
+    spread : Array (d, t, t)
+        T, the Cholesky factor of B^-1.
+    """
+
+    root: np.ndarray
+    centre: np.ndarray
+    spread: np.ndarray
+
+    def latent(self, w: Array) -> Array:
+        """Return v = L^-1 u, standard normal under the prior, for w (d, t)."""
+        return self.centre + jnp.einsum("dij,dj->di", self.spread, w)
+
+    def utilities(self, w: Array) -> Array:
+        """Return the utilities (d, t) of the objects."""
+        return jnp.einsum("dij,dj->di", self.root, self.latent(w))
+
+
+def whiten(posterior: Posterior) -> Whitening:
+    """Find the coordinates of a Gaussian posterior."""
+    root = np.asarray(
+        factorise_on_host(np.asarray(posterior.prior.covariance(posterior.objects, posterior.objects))).root
+    )
+    turned = np.swapaxes(root, 1, 2)
+    rest = np.eye(root.shape[1]) - turned @ np.asarray(posterior.gain) @ root
+    # Eigenvalues of B^-1 are in (0, 1]; rounding alone can push a small one below zero.
+    values, vectors = np.linalg.eigh(0.5 * (rest + np.swapaxes(rest, 1, 2)))
+    spread = vectors * np.sqrt(np.clip(values, 1e-10, 1.0))[:, None, :]
+    centre = np.einsum("dji,dj->di", root, np.asarray(posterior.dual))
+    return Whitening(root, centre, spread)
+
+
+def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
+    """Return the log-likelihood of all sets, each by its weight, at utilities u (d, t)."""
+    total = jnp.zeros(())
+    for batch in problem.batches:
+        values = log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse=lapse)
+        total += jnp.sum(batch.weight * values)
+    return total
+
+
+def log_posterior(w: Array, whitening: Whitening, problem: Problem, lapse: Array | None) -> Array:
+    """Return the log of the exact posterior density of w, up to a constant."""
+    latent = whitening.latent(w)
+    u = jnp.einsum("dij,dj->di", whitening.root, latent)
+    return log_choices(u, problem, lapse) - 0.5 * jnp.sum(latent**2)

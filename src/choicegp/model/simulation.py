@@ -1,0 +1,55 @@
+"""Choices drawn from the model itself: with errors, from the likelihood divided by its sum over all subsets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.data.pareto import check_utilities
+from choicegp.data.synthetic import random_generator
+from choicegp.errors import ChoiceGPError
+
+
+def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int = 0) -> ChoiceData:
+    """Simulate a person who errs: each choice is drawn from the model's probabilities of all subsets.
+
+    Parameters
+    ----------
+    X : array (t, c) or DataFrame
+        Objects.
+    U : array (t, d)
+        Their utilities, in units of the error scale: multiply by a large number for few errors.
+    shown : sequence of sequences of row numbers
+        Sets of at most ten objects.
+    random_state : int
+
+    Returns
+    -------
+    ChoiceData
+
+    Examples
+    --------
+    >>> data = noisy_choices([[0.0], [1.0]], [[0.0], [50.0]], [[0, 1]] * 3)
+    >>> [rows.tolist() for rows in data.chosen]
+    [[1], [1], [1]]
+    """
+    # Imported here: other data sets need no JAX.
+    import jax
+
+    from choicegp.model.likelihood import MAX_ENUMERATED, subset_probabilities
+
+    utilities = check_utilities(U)
+    rng = random_generator(random_state)
+    # Checked as sets by the same code as any others.
+    sets = ChoiceData.from_sets(X, shown).shown
+    chosen = []
+    with jax.enable_x64(True):
+        for k, rows in enumerate(sets):
+            a = len(rows)
+            if a > MAX_ENUMERATED:
+                raise ChoiceGPError(f"set {k} has {a} objects: choices are drawn from sets of at most {MAX_ENUMERATED}")
+            table = np.asarray(subset_probabilities(utilities[rows].T)) if a > 1 else np.array([0.0, 1.0])
+            picked = rng.choice(2**a, p=table / table.sum())
+            chosen.append(rows[(picked >> np.arange(a)) & 1 == 1])
+    return ChoiceData.from_sets(X, sets, chosen)

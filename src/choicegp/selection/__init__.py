@@ -1,0 +1,1 @@
+"""How many utilities there are."""

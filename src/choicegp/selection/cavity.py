@@ -1,0 +1,376 @@
+"""Cavity leave-one-out: take a set's own site out of its own posterior marginal.
+
+The posterior is prior times one Gaussian site per set.  Dividing set k's site out of the marginal of its objects
+leaves what all other sets say about them,
+
+    S_-k = S + S P (I - S P)^-1 S,    m_-k = m - S_-k g,
+
+and the likelihood of k's choice is averaged over that.  What this neglects is that the other sites were made with
+k at hand.  The sets on which that matters have the largest gap between their scores with and without themselves:
+those are fitted anew without the set, until the corrections that are still to be expected are small against the
+standard error.
+
+A site acts on differences of utilities only, so everything is done with differences to the first object of a set.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.errors import ChoiceGPError
+from choicegp.inference.expectation import Marginals, expect, marginals, quasi_normals, samples, sobol_normals
+from choicegp.inference.posterior import Factor, Posterior, condition, factorise_on_host
+from choicegp.inference.problem import Problem, SetBatch
+from choicegp.inference.programs import program, with_settings_of_this_thread
+from choicegp.inference.sites import Sites, psd_part
+from choicegp.inference.starts import covariance_at
+from choicegp.model.derivatives import sampled_log_likelihood
+from choicegp.selection.loo import CavityDiagnostics, LooResult, loo_result, standard_error
+
+MOST_REFITS = 60
+_N_POINTS = (16, 64, 256)  # of the expectations: least, usual and most, where a fit has 16
+_FEW_NUMBERS, _MOST_NUMBERS = 100_000, 16_000_000  # in all points together, to have more or fewer than usual
+_SCORE_POINTS = 1024
+_BLOCK = 500_000  # numbers worked on at a time
+_WIDTH = 16  # sets scored at a time
+_MOST_STEPS = 200
+_SETTLED = 3e-3  # relative change of the sites
+_UNSETTLED = 5e-2
+_ROUND = 4  # refits between two looks at what they changed
+_SMALL = 0.1  # corrections still expected, as a share of the standard error
+_DOUBTFUL = 0.25  # nats by which a set's score may be wrong
+
+
+class OwnSites(NamedTuple):
+    """The sites of a batch's sets, unweighted: precision (d, a, a, m), linear (d, a, m), clipped share (m,)."""
+
+    precision: Array
+    linear: Array
+    clipped: Array
+
+
+class Settled(NamedTuple):
+    """A posterior at fixed hyperparameters, with every set's own site.
+
+    Attributes
+    ----------
+    sites : tuple of OwnSites
+    mean, covariance : Array (d, t), (d, t, t)
+    change : Array
+        Relative change of the sites in the last step.
+    rho : Array
+        Size of the next step.
+    n_steps : Array
+    """
+
+    sites: tuple[OwnSites, ...]
+    mean: Array
+    covariance: Array
+    change: Array
+    rho: Array
+    n_steps: Array
+
+
+_BEGINNING: Any = tuple(np.asarray(number) for number in (np.inf, 1.0, 0.0))  # change, rho and n_steps
+
+
+def _added(problem: Problem, sites: tuple[OwnSites, ...], like: Array) -> Sites:
+    d, t = like.shape
+    total = Sites(jnp.zeros((d, t, t)), jnp.zeros((d, t)))
+    for batch, own in zip(problem.batches, sites, strict=True):
+        rows = batch.rows
+        total = Sites(
+            total.precision.at[:, rows[:, None], rows[None, :]].add(batch.weight * own.precision),
+            total.linear.at[:, rows].add(batch.weight * own.linear),
+        )
+    return total
+
+
+@program
+def settle(start: Settled, factor: Factor, problem: Problem, normals: tuple, lapse: Array | None) -> Settled:
+    """Move the sites to their fixed point, hyperparameters held; one program, whichever sets have weight 0."""
+
+    def target(batch: SetBatch, draws: Array, now: Settled) -> tuple[OwnSites, Array]:
+        expected = expect(marginals(now.mean, now.covariance, batch), batch, draws, lapse)
+        precision = psd_part(expected.curvature)
+        linear = expected.gradient + jnp.einsum("dopm,dpm->dom", precision, now.mean[:, batch.rows])
+        # The trace of a matrix is the sum of its eigenvalues: the negative ones are what the projection added.
+        kept, whole = jnp.einsum("doom->m", precision), jnp.einsum("doom->m", expected.curvature)
+        clipped = (kept - whole) / jnp.maximum(2.0 * kept - whole, jnp.finfo(kept.dtype).tiny)
+        return OwnSites(precision, linear, jnp.clip(clipped, 0.0, 1.0)), expected.gradient
+
+    def step(now: Settled) -> Settled:
+        sites, moved, whole = [], jnp.zeros(2), jnp.full(2, 1e-24)
+        for batch, draws, old in zip(problem.batches, normals, now.sites, strict=True):
+            new, gradient = target(batch, draws, now)
+            turned = new.precision - old.precision
+            force = new.linear - old.linear - jnp.einsum("dopm,dpm->dom", turned, now.mean[:, batch.rows])
+            moved += jnp.stack([jnp.sum((batch.weight * turned) ** 2), jnp.sum((batch.weight * force) ** 2)])
+            whole += jnp.stack([jnp.sum((batch.weight * new.precision) ** 2), jnp.sum((batch.weight * gradient) ** 2)])
+            sites.append(jax.tree.map(lambda a, b: (1.0 - now.rho) * a + now.rho * b, old, new))
+        change = jnp.sqrt(jnp.max(moved / whole))
+        moments = condition(factor, _added(problem, tuple(sites), now.mean))
+        rho = jnp.where(change > now.change, jnp.maximum(0.5 * now.rho, 0.1), jnp.minimum(1.2 * now.rho, 1.0))
+        rho = jnp.where(now.n_steps < 1, 0.9, rho)  # the first step only says what the start implies
+        return Settled(tuple(sites), moments.mean, moments.covariance, change, rho, now.n_steps + 1.0)
+
+    def unsettled(now: Settled) -> Array:
+        return (now.n_steps < 2) | ((now.change > _SETTLED) & (now.n_steps < _MOST_STEPS))
+
+    return jax.lax.while_loop(unsettled, step, start)
+
+
+@program
+def _log_scores(marginal: Marginals, present: Array, chosen: Array, normals: Array, lapse: Array | None) -> Array:
+    """Return the log of the mean likelihood (m,) of each set's choice under its own marginal."""
+    d, n, _, n_points = normals.shape
+    m = present.shape[1]
+
+    def of_block(draws: Array) -> Array:
+        u = samples(marginal, jnp.broadcast_to(draws, (d, n, m, draws.shape[-1])))
+        return sampled_log_likelihood(u, present, chosen, lapse=lapse)
+
+    size = min(n_points, _power_of_two(_BLOCK / (d * (n + 1) ** 2 * m)))
+    blocks = jnp.moveaxis(normals.reshape(d, n, 1, n_points // size, size), 3, 0)
+    values = jax.lax.map(of_block, blocks)
+    return jax.nn.logsumexp(values, axis=(0, 2)) - jnp.log(n_points)
+
+
+def _moments(posterior: Posterior, prior: np.ndarray) -> tuple[Any, Any]:
+    """Return mean and covariance at the problem's objects, of which the last are padding, on the host."""
+    n, padding = len(posterior.objects.X), (0, len(prior[0]) - len(posterior.objects.X))
+    own = prior[:, :n, :n]
+    covariance = prior.copy()
+    covariance[:, :n, :n] = own - own @ np.asarray(posterior.gain) @ own
+    return np.pad(own @ np.asarray(posterior.dual)[..., None], ((0, 0), padding, (0, 0)))[..., 0], covariance
+
+
+class _Differences(NamedTuple):
+    """Gaussians of utility differences inside sets: mean (d, m, a - 1), a root of the covariance."""
+
+    mean: np.ndarray
+    root: np.ndarray
+
+
+def _own_marginals(posterior: Settled, rows: np.ndarray) -> _Differences:
+    """Marginals of the differences to the first object of the sets whose objects are ``rows`` (a, m)."""
+    mean, covariance = np.asarray(posterior.mean), np.asarray(posterior.covariance)
+    inside = np.moveaxis(covariance[:, rows[:, None], rows[None, :]], 3, 1)
+    to_first = inside[..., 1:, 1:] - inside[..., 1:, :1] - inside[..., :1, 1:] + inside[..., :1, :1]
+    values, vectors = np.linalg.eigh(to_first)
+    root = vectors[..., ::-1] * np.sqrt(np.maximum(values[..., None, ::-1], 0.0))
+    own = np.swapaxes(mean[:, rows], 1, 2)
+    return _Differences(own[..., 1:] - own[..., :1], root)
+
+
+def _cavities(own: _Differences, precision: np.ndarray, linear: np.ndarray) -> tuple[_Differences, np.ndarray]:
+    """Take sites (d, m, n, n), (d, m, n) out of marginals; also the largest eigenvalue of S P of each set."""
+    root_t = np.swapaxes(own.root, -1, -2)
+    share, turn = np.linalg.eigh(root_t @ precision @ own.root)
+    # Below 1 in exact arithmetic, because the site is part of the marginal.
+    share = np.clip(share, 0.0, 1.0 - 1e-12)
+    root = own.root @ turn / np.sqrt(1.0 - share[..., None, :])
+    pull = (precision @ own.mean[..., None])[..., 0] - linear
+    moved = (root @ (np.swapaxes(root, -1, -2) @ pull[..., None]))[..., 0]
+    return _Differences(own.mean + moved, root), np.max(share, axis=(0, 2), initial=0.0)
+
+
+class _Scores:
+    """Scores sets under given marginals, on the same points whatever the marginals are."""
+
+    def __init__(self, problem: Problem, n_utilities: int, lapse: Array | None) -> None:
+        self.batches, self.lapse = problem.batches, lapse
+        self.normals = [
+            sobol_normals(n_utilities, batch.rows.shape[0] - 1, _SCORE_POINTS, np.random.default_rng(0))
+            for batch in problem.batches
+        ]
+
+    def __call__(self, number: int, own: _Differences, columns: np.ndarray) -> np.ndarray:
+        """Score the sets in ``columns`` of a batch; ``own`` holds the marginals of just these."""
+        batch, scores = self.batches[number], np.zeros(len(columns))
+        for start in range(0, len(columns), _WIDTH):
+            # One width, hence one program, for many sets as for few.
+            part = np.minimum(np.arange(start, start + _WIDTH), len(columns) - 1)
+            mean, root = np.swapaxes(own.mean[:, part], 1, 2), np.moveaxis(own.root[:, part], 1, 3)
+            masks = (batch.present[:, columns[part]], batch.chosen[:, columns[part]])
+            marginal = Marginals(mean, root)  # type: ignore[arg-type]
+            scores[part] = _log_scores(marginal, *masks, self.normals[number], self.lapse)  # type: ignore[arg-type]
+        return scores
+
+
+class Refitter:
+    """Fits the posterior at the hyperparameters of ``posterior``, to all sets or to all but one."""
+
+    def __init__(self, posterior: Posterior, problem: Problem, seed: int = 0) -> None:
+        d = posterior.n_utilities
+        numbers = sum(d * (batch.rows.shape[0] - 1) * batch.rows.shape[1] for batch in problem.batches)
+        least, usual, most = _N_POINTS
+        n_points = min(max(_power_of_two(_FEW_NUMBERS / numbers), usual), most)
+        n_points = min(n_points, max(_power_of_two(_MOST_NUMBERS / numbers), least))
+        self.problem, self.lapse = problem, posterior.lapse
+        self.normals = jax.tree.map(jnp.asarray, quasi_normals(problem, d, n_points, seed))
+        prior = np.asarray(covariance_at(posterior.prior, problem))
+        self.factor = factorise_on_host(prior)
+        zeros = tuple(_no_sites(d, batch) for batch in problem.batches)
+        mean, covariance = _moments(posterior, prior)
+        self.full = self._settled(Settled(zeros, mean, covariance, *_BEGINNING), problem)
+
+    def _settled(self, start: Settled, problem: Problem) -> Settled:
+        settled = jax.tree.map(np.asarray, settle(start, self.factor, problem, self.normals, self.lapse))
+        if not (np.isfinite(settled.change) and np.all(np.isfinite(settled.mean))):
+            raise ChoiceGPError("leave-one-out failed: without a set the posterior has no finite mean")
+        return settled
+
+    def without(self, number: int, column: int) -> Settled:
+        """Return the posterior without one set of one batch, started from the posterior with all."""
+        batches = list(self.problem.batches)
+        weight = batches[number].weight.copy()
+        weight[column] = 0.0
+        batches[number] = batches[number]._replace(weight=weight)
+        fresh = Settled(*self.full[:3], *_BEGINNING)
+        return self._settled(fresh, self.problem._replace(batches=tuple(batches)))
+
+
+def _power_of_two(most: float) -> int:
+    return 1 << max(0, int(most).bit_length() - 1)
+
+
+def _no_sites(d: int, batch: SetBatch) -> OwnSites:
+    a, m = batch.rows.shape
+    return OwnSites(np.zeros((d, a, a, m)), np.zeros((d, a, m)), np.zeros(m))  # type: ignore[arg-type]
+
+
+def cavity_loo(
+    posterior: Posterior,
+    problem: Problem,
+    n_sets: int,
+    *,
+    seed: int = 0,
+    max_refits: int = MOST_REFITS,
+    n_jobs: int = 1,
+    notes: tuple[str, ...] = (),
+) -> LooResult:
+    """Leave out one set after the other, by cavities and, where these are not enough, by refits.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Its hyperparameters and lapse rate are kept.
+    problem : Problem
+        The training data.
+    n_sets : int
+        Number of sets of the data, those of one object included.
+    seed : int
+        Of the points of the expectations.
+    max_refits : int
+        Most sets that are left out by a fit.
+    n_jobs : int
+        Threads that refit side by side.
+    notes : tuple of str
+        Passed on to the result.
+    """
+    fits = Refitter(posterior, problem, seed)
+    score = _Scores(problem, posterior.n_utilities, posterior.lapse)
+    taken = _take_out(fits, score, n_sets)
+    weight = taken.weight
+
+    def refit(sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _refitted(fits, score, [taken.place[int(k)] for k in sets], n_jobs)
+
+    remedied = _remedy(weight * taken.inside, weight * taken.outside, weight, refit, max_refits)
+    gap = weight * taken.inside - remedied.scores
+    diagnostics = CavityDiagnostics(gap, taken.leverage, taken.clipped, remedied.refitted)
+    if float(fits.full.change) > _UNSETTLED:
+        notes = (*notes, f"the posterior did not settle (its sites still change by {float(fits.full.change):.0%})")
+    why = f"fits without them were not made (at most {max_refits}), or did not settle"
+    return loo_result(remedied.scores, diagnostics, remedied.doubtful, why, notes)
+
+
+class _TakenOut(NamedTuple):
+    """Scores with and without each set's own site, and where a set stands: its batch and column."""
+
+    inside: np.ndarray
+    outside: np.ndarray
+    leverage: np.ndarray
+    clipped: np.ndarray
+    weight: np.ndarray
+    place: dict[int, tuple[int, int]]
+
+
+def _take_out(fits: Refitter, score: _Scores, n_sets: int) -> _TakenOut:
+    """Take every set's own site out of its own marginal."""
+    zeros = [np.zeros(n_sets) for _ in range(5)]
+    result = _TakenOut(zeros[0], zeros[1], zeros[2], zeros[3], zeros[4], {})
+    for number, (batch, sites) in enumerate(zip(fits.problem.batches, fits.full.sites, strict=True)):
+        columns = np.flatnonzero(batch.sets >= 0)
+        sets = batch.sets[columns]
+        own = _own_marginals(fits.full, batch.rows[:, columns])
+        precision = np.moveaxis(batch.weight * sites.precision, 3, 1)[:, columns, 1:, 1:]
+        linear = np.swapaxes(batch.weight * sites.linear, 1, 2)[:, columns, 1:]
+        cavity, leverage = _cavities(own, precision, linear)
+        values = (score(number, own, columns), score(number, cavity, columns), leverage, sites.clipped[columns])
+        for whole, part in zip(result, (*values, batch.weight[columns]), strict=False):
+            whole[sets] = part  # type: ignore[index]
+        result.place.update({int(k): (number, int(column)) for column, k in zip(columns, sets, strict=True)})
+    return result
+
+
+def _refitted(
+    fits: Refitter, score: _Scores, places: list[tuple[int, int]], n_jobs: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scores of some sets from fits without them, and whether these fits settled."""
+    settled = with_threads(lambda place: fits.without(*place), places, n_jobs)
+    own = [
+        _own_marginals(posterior, fits.problem.batches[number].rows[:, [column]])
+        for posterior, (number, column) in zip(settled, places, strict=True)
+    ]
+    scores = np.zeros(len(places))
+    for number in {number for number, _ in places}:
+        mine = [i for i, place in enumerate(places) if place[0] == number]
+        together = _Differences(*(np.concatenate(part, axis=1) for part in zip(*(own[i] for i in mine), strict=True)))
+        scores[mine] = score(number, together, np.array([places[i][1] for i in mine]))
+    return scores, np.array([float(posterior.change) < _UNSETTLED for posterior in settled])
+
+
+def with_threads(work: Callable, over: Sequence, n_jobs: int) -> list:
+    """Map in order, side by side."""
+    if n_jobs == 1 or len(over) == 1:
+        return [work(one) for one in over]
+    with ThreadPoolExecutor(n_jobs) as pool:
+        return list(pool.map(with_settings_of_this_thread(work), over))
+
+
+class _Remedied(NamedTuple):
+    scores: np.ndarray
+    refitted: np.ndarray
+    doubtful: np.ndarray
+
+
+def _remedy(inside: np.ndarray, outside: np.ndarray, weight: np.ndarray, refit: Callable, most: int) -> _Remedied:
+    """Refit the sets of the largest gaps, a few at a time, until little is left to correct.
+
+    A correction grows with the gap; the newest ones tell by what factor, hence what the other sets would get.
+    """
+    scores = outside.copy()
+    gap = np.maximum(inside - outside, 0.0)
+    order = np.argsort(-gap, kind="stable")
+    order = order[weight[order] > 0]
+    refitted, failed = np.zeros(len(gap), bool), np.zeros(len(gap), bool)
+    done, factor = 0, 1.0
+    while done < min(most, len(order)) and factor * gap[order[done:]].sum() > _SMALL * standard_error(scores):
+        newest = order[done : min(done + _ROUND, most)]
+        values, settled = refit(newest)
+        corrected = weight[newest] * values
+        factor = np.abs(corrected - outside[newest]).sum() / max(gap[newest].sum(), 1e-12)
+        scores[newest], refitted[newest], failed[newest] = corrected, True, ~settled
+        done += len(newest)
+    left = order[done:]
+    # Where the newest corrections promised little, none of the rest is in doubt.
+    expected = factor * gap[left].sum() > _SMALL * standard_error(scores)
+    in_doubt = left[factor * gap[left] > _DOUBTFUL] if expected else left[:0]
+    return _Remedied(scores, refitted, np.sort(np.concatenate([in_doubt, np.flatnonzero(failed)])))

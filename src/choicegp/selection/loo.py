@@ -1,0 +1,139 @@
+"""What leaving one set out tells: the expected log score of sets that the model has not seen.
+
+`choicegp.selection.cavity` and `choicegp.selection.psis` compute it, here is what they return.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+
+
+class CavityDiagnostics(NamedTuple):
+    """How far each set's score can be trusted, arrays of length m in the order of the sets.
+
+    Attributes
+    ----------
+    gap : array (m,)
+        Log score with the set among the data minus log score without it: the errors of the cavity grow with it.
+    leverage : array (m,)
+        Largest share of a direction's posterior precision that the set itself has brought, between 0 and 1.
+    clipped : array (m,)
+        Share of the set's curvature that was negative and had to be left out of its site.
+    refitted : bool array (m,)
+        Sets whose score comes from a fit without them.
+    """
+
+    gap: np.ndarray
+    leverage: np.ndarray
+    clipped: np.ndarray
+    refitted: np.ndarray
+
+    @property
+    def n_refits(self) -> int:
+        """Number of fits made without one of the sets."""
+        return int(self.refitted.sum())
+
+
+class PsisDiagnostics(NamedTuple):
+    """How far each set's score can be trusted, arrays of length m in the order of the sets.
+
+    Attributes
+    ----------
+    gap : array (m,)
+        Log score with the set among the data minus log score without it.
+    pareto_k : array (m,)
+        Shape of the largest importance weights; above about 0.7 they are too few to be smoothed.
+    """
+
+    gap: np.ndarray
+    pareto_k: np.ndarray
+
+
+class LooResult(NamedTuple):
+    """Leave-one-out cross-validation over sets, hyperparameters held.
+
+    Scores are log p(C | A) with the paper's likelihood, floor and lapses included, which is not divided by its
+    sum over all subsets.
+
+    Attributes
+    ----------
+    elpd : float
+        Expected log predictive density, the sum of ``pointwise``.
+    se : float
+        Standard error of that sum.
+    n_effective : float
+        Effective number of parameters: the log score of the sets as part of the data, minus ``elpd``.
+    pointwise : array (m,)
+        Log score of each set given all others, times its weight; 0 for a set of one object.
+    diagnostics : CavityDiagnostics or PsisDiagnostics
+    doubtful : int array
+        Numbers of the sets whose score cannot be trusted.
+    method : str
+        "cavity" or "psis".
+    warning : str
+        How many sets the result cannot be trusted on, in words; empty when there is none.
+    notes : tuple of str
+        What else a careful reader may want to know.
+    """
+
+    elpd: float
+    se: float
+    n_effective: float
+    pointwise: np.ndarray
+    diagnostics: CavityDiagnostics | PsisDiagnostics
+    doubtful: np.ndarray
+    method: str
+    warning: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"elpd {self.elpd:.1f} (se {self.se:.1f}), {self.n_effective:.1f} effective parameters, {self.method}"]
+        lines += [f"warning: {self.warning}"] if self.warning else []
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def standard_error(pointwise: np.ndarray) -> float:
+    """Return the standard error of a sum over sets, as ArviZ does: m times the variance of its terms."""
+    return float(np.sqrt(len(pointwise) * np.var(pointwise)))
+
+
+def loo_result(
+    pointwise: np.ndarray,
+    diagnostics: CavityDiagnostics | PsisDiagnostics,
+    doubtful: np.ndarray,
+    why: str,
+    notes: tuple[str, ...],
+) -> LooResult:
+    """Sum up the scores of the sets; ``why`` says what is wrong with the doubtful ones."""
+    warning = ""
+    if len(doubtful):
+        which = "one set" if len(doubtful) == 1 else f"{len(doubtful)} sets"
+        warning = f"leave-one-out cannot be trusted on {which} of {len(pointwise)}: {why}"
+    return LooResult(
+        elpd=float(pointwise.sum()),
+        se=standard_error(pointwise),
+        n_effective=float(diagnostics.gap.sum()),
+        pointwise=pointwise,
+        diagnostics=diagnostics,
+        doubtful=doubtful,
+        method="cavity" if isinstance(diagnostics, CavityDiagnostics) else "psis",
+        warning=warning,
+        notes=notes,
+    )
+
+
+def floor_note(data: ChoiceData, n_utilities: int, lapse: float | None) -> tuple[str, ...]:
+    """Say when the score is set by the constant that keeps impossible choices possible."""
+    assert data.flat_chosen is not None
+    if n_utilities > 1 or len(data.flat_chosen) == 0:
+        return ()
+    n_several = int(np.sum(np.add.reduceat(data.flat_chosen, data.offsets[:-1]) > 1))
+    if not n_several:
+        return ()
+    cost = "the lapse rate" if lapse else "the floor of 1e-10, about 23 nats for each pair of chosen objects,"
+    return (
+        f"with one utility no two objects can be chosen together, as they were in {n_several} of {len(data)} sets: "
+        f"{cost} sets the score of these",
+    )

@@ -1,0 +1,91 @@
+"""Leave-one-out by Pareto-smoothed importance sampling, the paper's own (eq:bloo2), with ArviZ's smoothing.
+
+Samples of the posterior are weighted by 1 / p(C_k | A_k, u), as if set k had not been seen.  On a sharp posterior
+few samples carry all the weight, and the Pareto k of the weights says so.
+"""
+
+import numpy as np
+from jax import Array
+
+from choicegp.inference.problem import Problem
+from choicegp.inference.programs import program
+from choicegp.model.likelihood import log_likelihood
+from choicegp.selection.loo import LooResult, PsisDiagnostics, loo_result
+
+N_SAMPLES = 2000
+_BLOCK = 2_000_000  # numbers worked on at a time
+
+
+@program
+def _log_likelihood(u: Array, present: Array, chosen: Array, lapse: Array | None) -> Array:
+    return log_likelihood(u, present[..., None], chosen[..., None], lapse=lapse)
+
+
+def choice_log_likelihood(utilities: np.ndarray, problem: Problem, n_sets: int, lapse: Array | None) -> np.ndarray:
+    """Return log p(C | A, u) of every set under every sample, (m, S); 0 for a set of one object.
+
+    Parameters
+    ----------
+    utilities : ndarray (S, n, d)
+        Samples at the problem's objects.
+    problem : Problem
+    n_sets : int
+        Number of sets of the data, those of one object included.
+    lapse : Array or None
+    """
+    n_samples, _, d = utilities.shape
+    result = np.zeros((n_sets, n_samples))
+    by_utility = np.moveaxis(utilities, (0, 1, 2), (2, 1, 0))
+    for batch in problem.batches:
+        a, m = batch.rows.shape
+        size = min(n_samples, max(1, _BLOCK // (d * a * a * m)))
+        known = batch.sets >= 0
+        for start in range(0, n_samples, size):
+            # The last block is a full one too, which makes some samples twice, and no further program.
+            part = slice(min(start, n_samples - size), min(start, n_samples - size) + size)
+            u = np.ascontiguousarray(by_utility[:, batch.rows, part])
+            values = np.asarray(_log_likelihood(u, batch.present, batch.chosen, lapse))  # type: ignore[arg-type]
+            result[batch.sets[known], part] = values[known]
+    return result
+
+
+def psis_loo(log_likelihoods: np.ndarray, weight: np.ndarray, notes: tuple[str, ...] = ()) -> LooResult:
+    """Leave out one set after the other by importance weights.
+
+    Parameters
+    ----------
+    log_likelihoods : ndarray (m, S)
+    weight : ndarray (m,)
+        Weights of the sets.
+    notes : tuple of str
+        Passed on to the result.
+    """
+    from arviz_stats.base import array_stats
+
+    # Leaving a set out takes its whole weight out of the posterior.
+    power = weight[:, None] * log_likelihoods
+    n_samples = log_likelihoods.shape[1]
+    uniform = np.log(np.full(n_samples, 1.0 / n_samples))
+    log_weights, pareto_k = np.tile(uniform, (len(power), 1)), np.zeros(len(power))
+    # A set of one object has the same likelihood under every sample: there is no tail to be smoothed.
+    varies = np.ptp(power, axis=1) > 1e-12
+    if varies.any():
+        # ArviZ takes the log-likelihood itself and turns its sign: the weights are 1 / p.
+        with np.errstate(all="ignore"):
+            log_weights[varies], pareto_k[varies] = array_stats.psislw(power[varies], axis=-1)
+    # A tail too steep for numbers cannot be smoothed: the bare weights are what is left, and in doubt.
+    broken = ~np.isfinite(log_weights).all(axis=1) | ~np.isfinite(pareto_k)
+    log_weights[broken] = -power[broken] - _log_sum_exp(-power[broken])[:, None]
+    pareto_k[broken] = np.inf
+    inside = weight * _log_sum_exp(log_likelihoods + uniform)
+    outside = weight * _log_sum_exp(log_likelihoods + log_weights)
+    diagnostics = PsisDiagnostics(inside - outside, pareto_k)
+    limit = min(1.0 - 1.0 / np.log10(n_samples), 0.7)
+    doubtful = np.flatnonzero(pareto_k > limit)
+    why = f"their importance weights have a Pareto k above {limit:.2g}; method='cavity' does not need weights"
+    return loo_result(outside, diagnostics, doubtful, why, notes)
+
+
+def _log_sum_exp(values: np.ndarray) -> np.ndarray:
+    top = values.max(axis=1)
+    return top + np.log(np.exp(values - top[:, None]).sum(axis=1))

@@ -1,0 +1,74 @@
+"""What the tests of selection share: quick compilation, and a posterior at given hyperparameters."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from choicegp import ChoiceData
+from choicegp.data.synthetic import gp_utilities
+from choicegp.inference import dense
+from choicegp.inference.expectation import quasi_normals
+from choicegp.inference.fit import Clock
+from choicegp.inference.posterior import Posterior, conclude
+from choicegp.inference.problem import Problem, pose
+from choicegp.model.kernels import RBF
+from choicegp.model.prior import Objects, UtilityPrior
+
+FIXED = dense.Settings(None, learn_lapse=False, learn_prior=False)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def quick_compilation() -> Iterator[None]:
+    """Compile with few optimisations: here the programs are many and the data small."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+class Case(NamedTuple):
+    """Choices, and the posterior of given hyperparameters."""
+
+    data: ChoiceData
+    objects: Objects
+    problem: Problem
+    posterior: Posterior
+
+
+def posed(data: ChoiceData) -> Problem:
+    return pose(data, data.X, np.arange(len(data.X)), effects=False)
+
+
+def fit_fixed(data: ChoiceData, prior: UtilityPrior, warm: Posterior | None = None, lapse: float = 0.0) -> Posterior:
+    """Fit with the hyperparameters of ``prior``, annealed or from an earlier posterior, on many points."""
+    problem = posed(data)
+    start = None if warm is None else warm.mean_and_covariance_at(problem.objects)
+    few, dense.N_POINTS = dense.N_POINTS, 64
+    try:
+        fit = dense.fit_dense(
+            prior, problem, seed=5, n_starts=1, max_iter=200 if warm is None else 60, tol=2e-3, clock=Clock(None),
+            settings=FIXED, lapse=lapse, warm=start,
+        )  # fmt: skip
+    finally:
+        dense.N_POINTS = few
+    points = quasi_normals(problem, prior.n_utilities, 64, 1)
+    return conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse).posterior
+
+
+def often_shown(n_objects: int, n_sets: int, size: int, n_utilities: int) -> ChoiceData:
+    """Draw choices in which every object is shown twice at least: without a set the shapes stay the same."""
+    for seed in range(1000):
+        data = gp_utilities(n_objects, 2, n_utilities, n_sets, size, random_state=seed).data
+        if np.bincount(data.flat_shown, minlength=n_objects).min() >= 2:
+            return data
+    raise AssertionError("no such data")
+
+
+def make_case(size: int, n_utilities: int, n_objects: int, n_sets: int, variance: float = 8.0) -> Case:
+    data = often_shown(n_objects, n_sets, size, n_utilities)
+    prior = UtilityPrior.create(RBF(1.0, variance), 2, n_utilities)
+    posterior = fit_fixed(data, prior)
+    return Case(data, Objects(data.X, np.arange(n_objects)), posed(data), posterior)

@@ -1,0 +1,58 @@
+"""What a result says of itself."""
+
+import numpy as np
+import pytest
+
+from choicegp import ChoiceData
+from choicegp.selection.loo import PsisDiagnostics, floor_note, loo_result
+
+
+def result(pointwise=(-1.0, -3.0), doubtful=(), notes=()):
+    diagnostics = PsisDiagnostics(np.full(len(pointwise), 0.5), np.zeros(len(pointwise)))
+    return loo_result(np.array(pointwise), diagnostics, np.array(doubtful, int), "because", notes)
+
+
+def test_sums():
+    found = result()
+    assert (found.elpd, found.n_effective) == (-4.0, 1.0)
+    assert found.se == pytest.approx(np.sqrt(2.0))
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "warning"),
+    [
+        ((), ""),
+        ((1,), "leave-one-out cannot be trusted on one set of 2: because"),
+        ((0, 1), "leave-one-out cannot be trusted on 2 sets of 2: because"),
+    ],
+)
+def test_the_warning_names_how_many_sets(doubtful, warning):
+    assert result(doubtful=doubtful).warning == warning
+
+
+def test_in_words():
+    text = str(result(doubtful=(1,), notes=("so it is",)))
+    assert text.splitlines() == [
+        "elpd -4.0 (se 1.4), 1.0 effective parameters, psis",
+        "warning: leave-one-out cannot be trusted on one set of 2: because",
+        "note: so it is",
+    ]
+
+
+def data(chosen):
+    return ChoiceData.from_sets(np.eye(3), [[0, 1, 2]] * len(chosen), chosen)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "n_utilities", "lapse", "words"),
+    [
+        ([[0], [1]], 1, None, None),
+        ([[0, 1], [1]], 2, None, None),
+        ([[0, 1], [1]], 1, None, "in 1 of 2 sets: the floor of 1e-10, about 23 nats"),
+        ([[0, 1], [1, 2]], 1, 0.1, "in 2 of 2 sets: the lapse rate sets"),
+    ],
+)
+def test_one_utility_is_scored_by_the_floor(chosen, n_utilities, lapse, words):
+    notes = floor_note(data(chosen), n_utilities, lapse)
+    assert (words is None) == (notes == ())
+    assert words is None or words in notes[0]
