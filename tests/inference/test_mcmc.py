@@ -159,7 +159,7 @@ def test_importance_weights_find_a_posterior_that_is_too_narrow(dense, problem):
     assert good.effective > 3000
     assert good.moved < 0.02
     assert narrow.effective < 1000
-    assert narrow.pareto_k > max(good.pareto_k, 0.7)
+    assert narrow.pareto_k > 0.7
 
 
 # Labels

@@ -16,7 +16,7 @@ from choicegp.inference.posterior import Posterior
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.prediction import choices
-from choicegp.prediction.choices import ChoicePredictor, set_marginals, subset_table
+from choicegp.prediction.choices import ChoicePredictor, set_utilities, subset_table
 
 N_OBJECTS = 300
 X = np.random.default_rng(0).normal(size=(N_OBJECTS, 2))
@@ -223,7 +223,8 @@ def test_large_sets_use_the_pareto_sets_of_samples(large_predictions, number):
     posterior, shown, probabilities, _, _ = large_predictions
     objects = objects_of([shown[number]])
     own = points(posterior, len(shown[number]), choices._LARGE_SAMPLES)
-    u = np.asarray(samples(jax.jit(set_marginals)(posterior, objects), jnp.asarray(own)))[:, :, 0]
+    marginal = jax.jit(set_utilities, static_argnums=2)(posterior, objects, own.shape[-1]).marginal
+    u = np.asarray(samples(marginal, jnp.asarray(own)))[:, :, 0]
     fronts = np.stack([undominated(u[:, :, s].T) for s in range(u.shape[-1])], axis=1)
     np.testing.assert_array_equal(choices._sampled_choices(posterior, objects, own)[:, 0], fronts)
     np.testing.assert_allclose(probabilities[number], fronts.mean(axis=1), atol=1e-12)

@@ -17,7 +17,7 @@ class Adam(NamedTuple):
 
     first: Array
     second: Array
-    count: Array
+    n_seen: Array
 
     @classmethod
     def begin(cls, n: int) -> "Adam":
@@ -26,7 +26,7 @@ class Adam(NamedTuple):
 
     def direction(self, gradient: Array) -> tuple[Array, "Adam"]:
         """Return the step of unit rate that this gradient asks for."""
-        count = self.count + 1.0
+        count = self.n_seen + 1.0
         first = _DECAY_FIRST * self.first + (1.0 - _DECAY_FIRST) * gradient
         second = _DECAY_SECOND * self.second + (1.0 - _DECAY_SECOND) * gradient**2
         size = jnp.sqrt(second / (1.0 - _DECAY_SECOND**count)) + _EPSILON

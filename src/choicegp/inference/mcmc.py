@@ -131,7 +131,7 @@ def _advance(
     lapse: Array | None,
 ) -> tuple[_Chains, Array, Array, Array]:  # fmt: skip
     """Make a block of draws of all chains: chains, positions (c, n, d, t), acceptance rates and divergences (c, n)."""
-    from blackjax.mcmc import hmc, nuts
+    from blackjax.mcmc import hmc, nuts  # type: ignore[import-untyped]
 
     def density(w: Array) -> Array:
         return log_posterior(w.reshape(scale.shape), whitening, problem, lapse)
@@ -217,5 +217,5 @@ def posterior_of(sampling: Sampling, posterior: Posterior) -> Posterior:
     gain = inverse - 0.5 * (through + np.swapaxes(through, 1, 2))
     dual = np.einsum("dij,dj->di", inverse, mean)
     kept = u[np.linspace(0, len(u) - 1, N_KEPT).astype(int)]
-    draws = Draws(np.einsum("dij,sdj->sdi", inverse, kept), inverse)
-    return Posterior(posterior.prior, posterior.objects, mean, dual, gain, posterior.lapse, draws)  # type: ignore[arg-type]
+    draws = Draws(np.einsum("dij,sdj->sdi", inverse, kept), inverse)  # type: ignore[arg-type]
+    return Posterior(posterior.prior, posterior.objects, mean, dual, gain, posterior.lapse, draws)

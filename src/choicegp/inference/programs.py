@@ -14,7 +14,7 @@ import platform
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +29,8 @@ _MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
 _FAULTS = (OSError, ValueError, TypeError, AttributeError, EOFError, RuntimeError, ImportError, pickle.PickleError)
 
-_Function = TypeVar("_Function", bound=Callable)
 
-
-def program(function: _Function, *, static: str | None = None) -> _Function:
+def program(function: Callable, *, static: str | None = None) -> "Program":
     """Compile as `jax.jit` does.  Make one at module level: a second wrapper compiles again.
 
     Parameters

@@ -36,7 +36,7 @@ class Whitening(NamedTuple):
 
     def latent(self, w: Array) -> Array:
         """Return v = L^-1 u, standard normal under the prior, for w (d, t)."""
-        return self.centre + jnp.einsum("dij,dj->di", self.spread, w)
+        return jnp.asarray(self.centre) + jnp.einsum("dij,dj->di", self.spread, w)
 
     def utilities(self, w: Array) -> Array:
         """Return the utilities (d, t) of the objects."""

@@ -36,6 +36,7 @@ def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int = 0) -
     """
     # Imported here: other data sets need no JAX.
     import jax
+    import jax.numpy as jnp
 
     from choicegp.model.likelihood import MAX_ENUMERATED, subset_probabilities
 
@@ -43,13 +44,18 @@ def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int = 0) -
     rng = random_generator(random_state)
     # Checked as sets by the same code as any others.
     sets = ChoiceData.from_sets(X, shown).shown
-    chosen = []
-    with jax.enable_x64(True):
-        for k, rows in enumerate(sets):
-            a = len(rows)
-            if a > MAX_ENUMERATED:
-                raise ChoiceGPError(f"set {k} has {a} objects: choices are drawn from sets of at most {MAX_ENUMERATED}")
-            table = np.asarray(subset_probabilities(utilities[rows].T)) if a > 1 else np.array([0.0, 1.0])
-            picked = rng.choice(2**a, p=table / table.sum())
-            chosen.append(rows[(picked >> np.arange(a)) & 1 == 1])
+    sizes = np.array([len(rows) for rows in sets])
+    if np.any(sizes > MAX_ENUMERATED):
+        k = int(np.argmax(sizes > MAX_ENUMERATED))
+        raise ChoiceGPError(f"set {k} has {sizes[k]} objects: choices are drawn from sets of at most {MAX_ENUMERATED}")
+    chosen = list(sets)  # of a set of one object, that one
+    level = rng.random(len(sets))
+    for a in np.unique(sizes[sizes > 1]):
+        same = np.flatnonzero(sizes == a)
+        u = np.moveaxis(utilities[np.stack([sets[k] for k in same])], 0, -1)  # (a, d, m)
+        with jax.enable_x64(True):
+            table = np.cumsum(np.asarray(subset_probabilities(jnp.asarray(np.swapaxes(u, 0, 1)))), axis=0)
+        picked = np.sum(table < level[same] * table[-1], axis=0)
+        for place, code in zip(same, picked, strict=True):
+            chosen[place] = sets[place][(code >> np.arange(a)) & 1 == 1]
     return ChoiceData.from_sets(X, sets, chosen)

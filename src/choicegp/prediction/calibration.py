@@ -38,6 +38,8 @@ def calibration(data: FlatChoices, probabilities: Any, n_bins: int = 10) -> pd.D
     [[0.3, 0.25, 4.0], [0.7, 0.75, 4.0]]
     """
     check_data(data)
+    if data.flat_chosen is None:
+        raise ChoiceGPError("calibration needs data with choices: these have none")
     if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise ChoiceGPError(f"n_bins must be a positive whole number; got {n_bins!r}")
     sizes = np.diff(data.offsets)

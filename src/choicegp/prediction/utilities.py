@@ -46,6 +46,7 @@ def _joint_roots(posterior: Posterior, objects: Objects) -> tuple[Array, Array]:
 def _continued(posterior: Posterior, objects: Objects, dual: Array) -> tuple[Array, Array]:
     """Return the means (S, d, n) that draws with these duals predict, and the covariance (d, n, n) that is left."""
     cross = posterior.prior.covariance(posterior.objects, objects)
+    assert posterior.draws is not None
     left = posterior.prior.covariance(objects, objects) - jnp.swapaxes(cross, 1, 2) @ (posterior.draws.inverse @ cross)
     return jnp.einsum("dtn,sdt->sdn", cross, dual), 0.5 * (left + jnp.swapaxes(left, 1, 2))
 
@@ -108,7 +109,7 @@ def _sampled_dominance(posterior: Posterior, first: Objects, second: Objects) ->
     parts = [np.zeros((0, 3))]
     for start in range(0, len(first.X), 512):
         part = slice(start, start + 512)
-        both = Objects(np.stack([first.X[part], second.X[part]]), np.stack([first.codes[part], second.codes[part]]))
+        both = jax.tree.map(lambda one, other, part=part: np.stack([one[part], other[part]]), first, second)
         parts.append(np.asarray(_dominance_of_draws(posterior, both, normals)).T)
     return np.concatenate(parts)
 

@@ -199,7 +199,7 @@ class _Scores:
             mean, root = np.swapaxes(own.mean[:, part], 1, 2), np.moveaxis(own.root[:, part], 1, 3)
             masks = (batch.present[:, columns[part]], batch.chosen[:, columns[part]])
             marginal = Marginals(mean, root)  # type: ignore[arg-type]
-            scores[part] = _log_scores(marginal, *masks, self.normals[number], self.lapse)  # type: ignore[arg-type]
+            scores[part] = _log_scores(marginal, *masks, self.normals[number], self.lapse)
         return scores
 
 

@@ -44,7 +44,7 @@ def choice_log_likelihood(utilities: np.ndarray, problem: Problem, n_sets: int, 
             # The last block is a full one too, which makes some samples twice, and no further program.
             part = slice(min(start, n_samples - size), min(start, n_samples - size) + size)
             u = np.ascontiguousarray(by_utility[:, batch.rows, part])
-            values = np.asarray(_log_likelihood(u, batch.present, batch.chosen, lapse))  # type: ignore[arg-type]
+            values = np.asarray(_log_likelihood(u, batch.present, batch.chosen, lapse))
             result[batch.sets[known], part] = values[known]
     return result
 
