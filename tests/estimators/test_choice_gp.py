@@ -302,6 +302,14 @@ def test_dominance(model, data):
         model.dominance_proba(first, second[:3])
 
 
+def test_recommend_gives_as_many_as_asked_for(model, data):
+    X = np.vstack([data.X, data.X[:4] - 30.0])
+    table = model.recommend(X, n=20)
+    assert len(table) == 20
+    assert table["probability"].is_monotonic_decreasing
+    assert len(model.recommend(X, n=50)) == len(X)
+
+
 def test_recommend(model, data):
     table = model.recommend(named(data), n=5)
     assert list(table.columns) == ["probability", "utility 1", "utility 2"]

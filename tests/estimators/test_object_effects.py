@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from choicegp import ChoiceData
+
 
 def test_equal_features_with_different_ids_are_different_objects(twins, twin_table):
     good, bad = twin_table[::2], twin_table[1::2]
@@ -52,3 +54,16 @@ def test_dominance_between_unseen_objects_counts_both_effects(twins):
     assert abs(apart[0] - 0.5) < abs(together[0] - 0.5), "a shared effect cancels, two effects blur"
     arrays = twins.dominance_proba(one.to_numpy(), other.to_numpy())[0]
     assert arrays == pytest.approx(apart)
+
+
+def test_row_numbers_are_no_names(quick):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(16, 1))
+    pairs = [[i, j] for i in range(16) for j in range(16) if i % 2 == 0 and j % 2 == 1]
+    model = quick(n_utilities=1, object_effects=True).fit(ChoiceData.from_pairs(X, pairs))
+    known = model.utilities(ChoiceData.from_sets(X, [[0, 1]]))
+    assert known.mean[0] > known.mean[1], "the same table has the same objects"
+    others = np.full((16, 1), 0.123)
+    fresh = model.utilities(ChoiceData.from_sets(others, [[0, 1]]))
+    np.testing.assert_allclose(fresh.mean, np.full((16, 1), fresh.mean[0, 0]), err_msg="others, for all their numbers")
+    assert np.all(fresh.sd > known.sd.min())

@@ -14,6 +14,7 @@ import pytest
 
 from choicegp.inference import programs
 from choicegp.inference.programs import cache_folder, program, with_settings_of_this_thread
+from choicegp.kernels import RBF
 
 SCRIPT = """
 import jax, jax.numpy as jnp, numpy as np
@@ -131,6 +132,53 @@ def test_only_so_many_programs_are_kept(folder, monkeypatch):
     for n in range(6):
         power(np.array([2.0]), n)
     assert len(list(folder.iterdir())) == 3
+
+
+def test_files_of_others_are_left_alone(folder, monkeypatch):
+    monkeypatch.setattr(programs, "_MOST_KEPT", 1)
+    folder.mkdir()
+    for name in ("letter.txt", "photo.jpg"):
+        (folder / name).touch()
+    power = program(powered, static="n")
+    for n in range(3):
+        power(np.array([2.0]), n)
+    assert {path.suffix for path in folder.iterdir()} == {".txt", ".jpg", ".program"}
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_programs_of_a_users_own_classes_are_not_kept(folder):
+    def made(power):
+        class Mine(RBF):
+            def of_squared_distance(self, r2):
+                return jnp.exp(-(r2**power))
+
+        return Mine()
+
+    covariance = program(lambda kernel, X: kernel.gram(X, X))
+    X = np.array([[0.0], [2.0]])
+    first, second = (float(covariance(made(power), X)[0, 1]) for power in (1.0, 2.0))
+    assert first == pytest.approx(np.exp(-4.0))
+    assert second == pytest.approx(np.exp(-16.0))
+    assert not any(folder.iterdir())
+    covariance(RBF(), X)
+    assert len(list(folder.iterdir())) == 1
+
+
+TWO_DEVICES = """
+import numpy as np, jax
+from choicegp.inference.programs import program
+from choicegp.inference.posterior import Factor
+double = program(lambda factor: Factor(2 * factor.root, factor.jitter))
+with jax.enable_x64(True), jax.default_device(jax.devices()[1]):
+    print(double(Factor(np.ones(2), np.ones(1))).root.devices(), len(jax.devices()))
+"""
+
+
+def test_programs_are_loaded_onto_the_device_in_use(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    first = run(TWO_DEVICES, tmp_path, str(tmp_path / "kept"))
+    assert first.split()[-1] == "2"
+    assert run(TWO_DEVICES, tmp_path, str(tmp_path / "kept")) == first
 
 
 def test_settings_go_over_to_another_thread():

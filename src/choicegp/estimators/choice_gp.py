@@ -362,6 +362,13 @@ class ChoiceGP(Estimator):
         else:
             encoded = self.encoding_.encode(X)
             ids = self._ids(X) if hasattr(X, "columns") else [object() for _ in encoded]
+        if self.posterior_.prior.log_effect_variance is not None and ids == list(range(len(ids))):
+            # Row numbers are no names: row 0 of another table is the same object only with the same features.
+            trained = {i: row for row, i in enumerate(self.data_.object_ids)}
+            ids = [
+                object() if i in trained and not np.array_equal(row, self.data_.X[trained[i]]) else i
+                for i, row in zip(ids, encoded, strict=True)
+            ]
         known = dict(self.known_ids_) if known is None else known
         codes = [known.setdefault(i, len(known)) for i in ids]
         return Objects((encoded - self.centre_) / self.scale_, np.array(codes))  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.fitting import whole_number
 from choicegp.estimators.result import Diagnosis
 from choicegp.inference.importance import importance
 from choicegp.inference.problem import Problem, pose
@@ -20,13 +21,14 @@ def training_problem(model: "ChoiceGP") -> Problem:
     """Return the problem that a model was fitted to; its objects are in the posterior's order."""
     data = model.data_
     codes = np.array([model.known_ids_[i] for i in data.object_ids])
-    return pose(data, (data.X - model.centre_) / model.scale_, codes, effects=model.object_effects)
+    effects = model.posterior_.prior.log_effect_variance is not None
+    return pose(data, (data.X - model.centre_) / model.scale_, codes, effects=effects)
 
 
 def diagnose(model: "ChoiceGP", n_draws: int, random_state: int) -> Diagnosis:
     """Weight draws of the posterior and say what the weights mean."""
-    if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < _FEWEST:
-        raise ChoiceGPError(f"n_draws must be a whole number of at least {_FEWEST}; got {n_draws!r}")
+    whole_number("n_draws", n_draws, _FEWEST)
+    whole_number("random_state", random_state, 0)
     if model.posterior_.draws is not None:
         raise ChoiceGPError("this posterior was sampled, not approximated: fit_result_.message tells how well")
     found = importance(model.posterior_, training_problem(model), n_draws=int(n_draws), seed=random_state)

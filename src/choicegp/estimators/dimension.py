@@ -117,7 +117,6 @@ def select_n_utilities(
             steps[d] = _step(next(annealed), steps.get(d - 1), data, n_threads(n_jobs))
             if _is_over(steps):
                 break
-        annealed.close()
     return _result(steps, most)
 
 
@@ -145,13 +144,16 @@ def _template(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"progress": False}
 
 
-def _annealed_fits(options: dict[str, Any], data: ChoiceData, most: int, n_jobs: int) -> Any:
-    """Yield the models of 1, 2, ... utilities; while one is looked at, others are being fitted."""
+def _annealed_fits(options: dict[str, Any], data: ChoiceData, most: int, n_jobs: int) -> Iterator[ChoiceGP]:
+    """Yield the models of 1, 2, ... utilities, of which ``n_jobs`` at a time are fitted side by side."""
     from joblib import Parallel, delayed
 
-    # Threads share the compiled programs, and compiling and fitting both let other threads run.
-    run = Parallel(n_jobs, prefer="threads", return_as="generator", pre_dispatch="n_jobs")
-    return run(delayed(_annealed)(d, options, data) for d in range(1, most + 1))
+    # Threads share the compiled programs, and compiling and fitting both let other threads run.  Nothing is begun
+    # that is not waited for: a fit left behind would go on in the background.
+    with Parallel(n_jobs, prefer="threads") as run:
+        for first in range(1, most + 1, n_jobs):
+            numbers = range(first, min(first + n_jobs, most + 1))
+            yield from run(delayed(_annealed)(d, options, data) for d in numbers)
 
 
 def _annealed(n_utilities: int, options: dict[str, Any], data: ChoiceData) -> ChoiceGP:

@@ -33,6 +33,7 @@ def leave_one_out(
     """
     if method not in METHODS:
         raise ChoiceGPError(f"method must be 'cavity' or 'psis'; got {method!r}")
+    whole_number("random_state", random_state, 0)
     posterior, data = model.posterior_, model.data_
     lapse = None if posterior.lapse is None else float(posterior.lapse)
     notes = floor_note(data, posterior.n_utilities, lapse)

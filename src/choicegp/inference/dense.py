@@ -362,4 +362,6 @@ def _tried(run: _Run, start: Start, lapse: Array | None) -> tuple[State, list[Tr
     for number in range(_TRIAL_BLOCKS):
         state, trace = run.block(state, np.ones(BLOCK), "growing", BLOCK * number, learn=True, steady=number > 0)
         traces.append(trace)
+        if run.clock.is_up:
+            break
     return state, traces

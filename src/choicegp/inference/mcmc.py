@@ -93,7 +93,8 @@ def sample(
     n_divergent = 0
     n_blocks = _WARM_UP_BLOCKS + -(-n_draws // BLOCK)
     for number in range(n_blocks):
-        warming = number < _WARM_UP_BLOCKS
+        # When the time is up while warming, one block is kept all the same: the result says that it is not complete.
+        warming = number < _WARM_UP_BLOCKS and not clock.is_up
         key, own = jax.random.split(key)
         chains, moves, accepted, divergent = _advance(
             chains, jax.random.key_data(own), size, scale, whitening, problem, lapse

@@ -23,11 +23,14 @@ import numpy as np
 from choicegp.data.whole_file import whole_file
 
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster
-# (measured with jaxlib 0.9.2: 5.4 against 2.9 s).  The option is known to exist in these versions only.
-_OPTIONS = {"xla_cpu_use_fusion_emitters": False} if (0, 8) <= jax.__version_info__[:2] <= (0, 12) else None
+# (measured with jaxlib 0.9.2: 5.4 against 2.9 s).
+_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 _MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
-_FAULTS = (OSError, ValueError, TypeError, AttributeError, EOFError, RuntimeError, ImportError, pickle.PickleError)
+_SUFFIX = ".program"
+_KNOWN = ("choicegp.", "builtins")
+_FAULTS = (OSError, ValueError, TypeError, AttributeError, LookupError, AssertionError, EOFError, RuntimeError,
+           ImportError, pickle.PickleError)  # fmt: skip
 
 
 def program(function: Callable, *, static: str | None = None) -> "Program":
@@ -49,19 +52,14 @@ class Program:
     def __init__(self, function: Callable, static: str | None) -> None:
         self.name = f"{function.__module__}.{function.__qualname__}"
         self._function, self._static = function, static is not None
-        self._traced = jax.jit(function, static_argnames=static, compiler_options=_OPTIONS)
+        self._traced = jax.jit(function, static_argnames=static)
         self._executables: dict[Any, Callable] = {}
-        self._lock = threading.Lock()
+        self._locks: dict[Any, threading.Lock] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Run, on arguments given by position."""
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
             return self._function(*args)  # part of another program
-        executable, dynamic = self._executable(args)
-        return executable(*dynamic)
-
-    def _executable(self, args: tuple) -> tuple[Callable, tuple]:
-        """Return the executable for these arguments, and the arguments it takes."""
         dynamic, fixed = (args[:-1], args[-1]) if self._static else (args, None)
         leaves, tree = jax.tree.flatten(dynamic)
         leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
@@ -70,26 +68,53 @@ class Program:
         dynamic = jax.tree.unflatten(tree, leaves)
         executable = self._executables.get(key)
         if executable is None:
-            with self._lock:
+            # One lock for each: other shapes can be compiled at the same time.
+            with self._locks.setdefault(key, threading.Lock()):
                 executable = self._executables.get(key)
                 if executable is None:
                     static = (fixed,) if self._static else ()
                     executable = self._executables[key] = self._find(key, dynamic, static)
-        return executable, dynamic
+        return executable(*dynamic)
 
     def _find(self, key: Any, dynamic: tuple, static: tuple) -> Callable:
         """Load the executable, or compile and keep it."""
         folder = cache_folder()
-        if folder is None:
-            return self._traced.lower(*dynamic, *static).compile()
-        text = f"{self.name} {key} {jax.devices()[0].device_kind} {_environment()}"
-        path = folder / f"{self.name.split('.')[-1].strip('_')}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-        executable = _load(path, dynamic)
+        types = _node_types(key[0])
+        # The code of a class from elsewhere, a user's own kernel, is not known here and may change.
+        if folder is None or any(not known.__module__.startswith(_KNOWN) for known in types):
+            return _compiled(self._traced.lower(*dynamic, *static))
+        device = _device()
+        text = f"{self.name} {key} {sorted(map(repr, types))} {device.device_kind} {_environment()}"
+        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+        path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{_SUFFIX}"
+        executable = _load(path, dynamic, device)
         if executable is None:
-            compiled = self._traced.lower(*dynamic, *static).compile()
-            _keep(path, compiled)
-            return compiled
+            executable = _compiled(self._traced.lower(*dynamic, *static))
+            _keep(path, executable)
         return executable
+
+
+def _compiled(lowered: Any) -> Any:
+    """Compile quickly; where XLA does not know the option that does it, without."""
+    try:
+        return lowered.compile(_OPTIONS)
+    except (jax.errors.JaxRuntimeError, ValueError):
+        return lowered.compile()
+
+
+def _device() -> Any:
+    """Return the device on which programs run now."""
+    chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if chosen is None:
+        return jax.devices()[0]
+    return jax.devices(chosen)[0] if isinstance(chosen, str) else chosen
+
+
+def _node_types(tree: Any) -> set[type]:
+    """Return the classes of all nodes of a tree."""
+    data = tree.node_data()
+    own = set() if data is None else {data[0]}
+    return own.union(*(_node_types(child) for child in tree.children()))
 
 
 def cache_folder() -> Path | None:
@@ -101,7 +126,9 @@ def cache_folder() -> Path | None:
     if chosen == "off":
         return None
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(chosen) if chosen else Path(home) / "choicegp" / "programs"
+    folder = Path(chosen).expanduser() if chosen else Path(home) / "choicegp" / "programs"
+    if not chosen and not folder.is_absolute():
+        return None  # nobody's home is known
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -109,7 +136,7 @@ def cache_folder() -> Path | None:
     return folder if os.access(folder, os.W_OK) else None
 
 
-def _load(path: Path, dynamic: tuple) -> Callable | None:
+def _load(path: Path, dynamic: tuple, device: Any) -> Callable | None:
     from jax.experimental.serialize_executable import deserialize_and_load
 
     try:
@@ -119,10 +146,13 @@ def _load(path: Path, dynamic: tuple) -> Callable | None:
             return None
         executable, outputs = pickle.loads(payload)
         _prepare_lapack()
-        loaded = deserialize_and_load(executable, jax.tree.structure((dynamic, {})), jax.tree.structure(outputs))
-        os.utime(path)
+        trees = jax.tree.structure((dynamic, {})), jax.tree.structure(outputs)
+        # Said explicitly: otherwise it would be loaded onto all devices of the default kind.
+        loaded = deserialize_and_load(executable, *trees, backend=device.client, execution_devices=[device])
     except _FAULTS:
         return None  # missing, or of another make: it is compiled again
+    with contextlib.suppress(OSError):
+        os.utime(path)
     return loaded
 
 
@@ -135,9 +165,10 @@ def _keep(path: Path, compiled: Any) -> None:
         payload = pickle.dumps((executable, outputs))
         with whole_file(path) as draft:
             draft.write(hashlib.sha256(payload).digest() + payload)
-        kept = sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)
+        kept = sorted(path.parent.glob(f"*{_SUFFIX}"), key=lambda file: file.stat().st_mtime)
         for file in kept[:-_MOST_KEPT]:
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                file.unlink()
     except _FAULTS:
         return  # the program itself is there; the next process compiles it again
 
@@ -156,7 +187,7 @@ def _environment() -> str:
 
 @functools.cache
 def _constant_environment() -> str:
-    from jax.extend.backend import get_backend
+    from importlib.metadata import version
 
     package = Path(__file__).parents[1]
     source = hashlib.sha256()
@@ -167,13 +198,15 @@ def _constant_environment() -> str:
         processor = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     except (OSError, StopIteration):
         processor = platform.processor()
-    backend = get_backend()
-    parts = (source.hexdigest(), jax.__version__, backend.platform, backend.platform_version, processor)
+    versions = (version(name) for name in ("jax", "jaxlib", "equinox", "optax", "blackjax"))
+    client = _device().client
+    parts = (source.hexdigest(), *versions, client.platform, client.platform_version, processor)
     return " ".join((*parts, platform.python_version(), os.environ.get("XLA_FLAGS", "")))
 
 
 _SETTINGS_OF_THREADS = (
-    "enable_x64", "default_device", "numpy_dtype_promotion", "numpy_rank_promotion", "debug_nans", "debug_infs",
+    "enable_x64", "default_device", "default_matmul_precision", "numpy_dtype_promotion", "numpy_rank_promotion",
+    "debug_nans", "debug_infs",
 )  # fmt: skip
 
 
@@ -185,6 +218,7 @@ def with_settings_of_this_thread(work: Callable) -> Callable:
         with contextlib.ExitStack() as stack:
             for name, value in settings.items():
                 stack.enter_context(getattr(jax, name)(value))
+            stack.enter_context(jax.transfer_guard("allow"))
             return work(*args)
 
     return wrapped

@@ -130,6 +130,12 @@ def recommended(
     the fewest objects that beat them on average are sampled jointly.
     """
     rows = _candidates(utilities.mean, utilities.sd)
+    if len(rows) < min(n, len(objects.X)):
+        # Fewer than asked for can be the best of all: the next ones by the sum of their utilities come along.
+        centre = utilities.mean / (np.std(utilities.mean, axis=0) + np.finfo(float).tiny)
+        rest = np.setdiff1d(np.argsort(-centre.sum(axis=1), kind="stable"), rows, assume_unique=True)
+        rest = rest[np.argsort(-centre[rest].sum(axis=1), kind="stable")]
+        rows = np.sort(np.concatenate([rows, rest[: min(n, _MOST_CANDIDATES) - len(rows)]]))
     # Equal objects are one: rounding errors alone would let one copy dominate another.
     key = np.asarray(objects.X[rows])
     if posterior.prior.log_effect_variance is not None:

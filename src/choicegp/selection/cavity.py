@@ -208,7 +208,7 @@ class Refitter:
 
     def __init__(self, posterior: Posterior, problem: Problem, seed: int = 0) -> None:
         d = posterior.n_utilities
-        numbers = sum(d * (batch.rows.shape[0] - 1) * batch.rows.shape[1] for batch in problem.batches)
+        numbers = max(1, sum(d * (batch.rows.shape[0] - 1) * batch.rows.shape[1] for batch in problem.batches))
         least, usual, most = _N_POINTS
         n_points = min(max(_power_of_two(_FEW_NUMBERS / numbers), usual), most)
         n_points = min(n_points, max(_power_of_two(_MOST_NUMBERS / numbers), least))
