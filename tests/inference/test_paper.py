@@ -8,7 +8,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from choicegp.data.synthetic import sincos
-from choicegp.inference import paper
+from choicegp.inference import descent, paper
 from choicegp.inference.dense import Clock
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.paper import (
@@ -246,7 +246,7 @@ def test_a_lapse_rate_is_kept_and_counted(problem, prior, parameters, normals):
 
 
 def test_map_runs_end_at_stationary_points_with_the_best_first(problem, prior):
-    task = paper._Task(jax.tree.map(jnp.asarray, problem), None, Clock(None), None)
+    task = descent.Task(jax.tree.map(jnp.asarray, problem), None, Clock(None), None)
     tied = tie(jax.tree.map(jnp.asarray, prior))
     starts = paper._map_starts(task, [tied] * 3, seed=0)
     root = paper._factor_of(tied, task.problem).root
@@ -321,7 +321,7 @@ def test_adam_has_converged_only_when_the_smoothed_bound_is_flat(trace, status, 
 
 
 def test_a_bound_that_is_not_finite_is_a_failure(problem, parameters):
-    task = paper._Task(problem, None, Clock(None), None)
+    task = descent.Task(problem, None, Clock(None), None)
     fit = paper._finish(task, parameters, "stopped", "", np.full(5, np.nan))
     assert (fit.status, fit.message) == ("failed", "the bound is not finite")
     broken = parameters._replace(whitened=parameters.whitened * np.nan)
@@ -330,8 +330,8 @@ def test_a_bound_that_is_not_finite_is_a_failure(problem, parameters):
 
 
 def descend(loss, start, **settings):
-    task = paper._Task(None, None, Clock(None), None)
-    return paper._descend(task, "", loss, paper._Descent(np.array([start])), **settings)
+    task = descent.Task(None, None, Clock(None), None)
+    return descent.descend(task, "", loss, descent.Descent(np.array([start])), **settings)
 
 
 def test_a_line_search_comes_back_from_where_the_loss_is_not_finite():
@@ -346,7 +346,7 @@ def test_a_line_search_comes_back_from_where_the_loss_is_not_finite():
     assert any(stepped_out)
     np.testing.assert_allclose(end.x, 1.0, atol=1e-4)
     assert np.all(np.isfinite(end.losses))
-    value, gradient = paper._guarded(loss)(np.array([-1.0]))
+    value, gradient = descent._guarded(loss)(np.array([-1.0]))
     assert np.isfinite(value)
     assert value > 1e9
     np.testing.assert_array_equal(gradient, 0.0)
