@@ -275,7 +275,7 @@ def test_one_utility_agrees_with_quadrature(three_objects, pairs, monkeypatch):
     best, best_mean = grid.best_gaussian()
     np.testing.assert_allclose(result.bound, best, atol=2e-3)
     np.testing.assert_allclose(mean, best_mean, rtol=0.01)
-    # No Gaussian is exact: measured, the bound is 0.005 and 0.03 nats below the evidence, the means are 1% off.
+    # No Gaussian is exact: measured, the bound is 0.005 and 0.04 nats below the evidence, the means are 0.3% off.
     evidence, exact_mean = grid.exact()
     assert evidence - 0.1 < result.bound < evidence - 0.002
     np.testing.assert_allclose(mean, exact_mean, rtol=0.02)
@@ -338,8 +338,7 @@ def test_the_clock_leaves_a_warm_start_usable(problem, learned):
     warm = fitted(problem, prior=learned.prior, warm=(moments.mean, moments.covariance), clock=Clock(0.0))
     assert warm.status == "stopped"
     assert_usable(warm, problem)
-    # Another local optimum may have been near: eight sets say little.
-    assert scored(warm, problem).bound > scored(learned, problem).bound - 1.5
+    assert scored(warm, problem).bound > scored(learned, problem).bound - 0.5
 
 
 class LateClock(Clock):
