@@ -14,10 +14,10 @@ import numpy as np
 from jax import Array
 
 from choicegp.inference.fit import Clock, Report
-from choicegp.inference.posterior import Draws, Posterior, factorise_on_host
+from choicegp.inference.posterior import Draws, Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.programs import program
-from choicegp.inference.whitening import Whitening, log_posterior, whiten
+from choicegp.inference.whitening import Whitening, log_posterior, prior_root, whiten
 
 N_CHAINS = 4
 BLOCK = 50  # draws of each chain between two looks from Python
@@ -209,9 +209,7 @@ def posterior_of(sampling: Sampling, posterior: Posterior) -> Posterior:
     mean = u.mean(axis=0)
     centred = u - mean
     covariance = np.einsum("sdi,sdj->dij", centred, centred) / len(u)
-    root = np.asarray(
-        factorise_on_host(np.asarray(posterior.prior.covariance(posterior.objects, posterior.objects))).root
-    )
+    root = prior_root(posterior)
     inverse_root = np.linalg.inv(root)
     inverse = np.swapaxes(inverse_root, 1, 2) @ inverse_root
     through = inverse @ covariance @ inverse

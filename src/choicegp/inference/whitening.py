@@ -43,11 +43,15 @@ class Whitening(NamedTuple):
         return jnp.einsum("dij,dj->di", self.root, self.latent(w))
 
 
+def prior_root(posterior: Posterior) -> np.ndarray:
+    """Return L (d, t, t), the Cholesky factor of the prior covariance at the shown objects."""
+    covariance = posterior.prior.covariance(posterior.objects, posterior.objects)
+    return np.asarray(factorise_on_host(np.asarray(covariance)).root)
+
+
 def whiten(posterior: Posterior) -> Whitening:
     """Find the coordinates of a Gaussian posterior."""
-    root = np.asarray(
-        factorise_on_host(np.asarray(posterior.prior.covariance(posterior.objects, posterior.objects))).root
-    )
+    root = prior_root(posterior)
     turned = np.swapaxes(root, 1, 2)
     rest = np.eye(root.shape[1]) - turned @ np.asarray(posterior.gain) @ root
     # Eigenvalues of B^-1 are in (0, 1]; rounding alone can push a small one below zero.
