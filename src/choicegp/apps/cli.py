@@ -57,6 +57,12 @@ def _start(
     """Learn from choices: which objects a person would keep from any set, and why."""
 
 
+_Kernel = Annotated[str, typer.Option("--kernel", metavar="NAME", help="rbf, matern52, linear, additive ...")]
+_ObjectEffects = Annotated[
+    bool, typer.Option("--object-effects", help="Give each object id an effect beside its features.")
+]
+_Lapse = Annotated[str, typer.Option("--lapse", metavar="RATE", help="Share of random answers, or: learn.")]
+_Restarts = Annotated[int | None, typer.Option("--restarts", min=1, help="Number of annealed starts.")]
 _Seed = Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="The same seed gives the same result.")]
 _Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `choicegp fit`.", show_default=False)]
 
@@ -83,15 +89,13 @@ def fit(
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the model is written.", show_default=False)
     ] = "",
     utilities: Annotated[int, typer.Option("--utilities", "-d", min=1, help="Number of hidden utilities.")] = 2,
-    kernel: Annotated[
-        str, typer.Option("--kernel", metavar="NAME", help="rbf, matern52, linear, additive ...")
-    ] = "rbf",
-    object_effects: Annotated[
-        bool, typer.Option("--object-effects", help="Give each object id an effect beside its features.")
-    ] = False,
-    lapse: Annotated[str, typer.Option("--lapse", metavar="RATE", help="Share of random answers, or: learn.")] = "0",
-    inference: Annotated[str, typer.Option("--inference", metavar="NAME", help="auto, dense or paper.")] = "auto",
-    restarts: Annotated[int | None, typer.Option("--restarts", min=1, help="Number of annealed starts.")] = None,
+    kernel: _Kernel = "rbf",
+    object_effects: _ObjectEffects = False,
+    lapse: _Lapse = "0",
+    inference: Annotated[
+        str, typer.Option("--inference", metavar="NAME", help="auto, dense, paper, paper-converged or mcmc.")
+    ] = "auto",
+    restarts: _Restarts = None,
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", min=0, help="Time limit.", show_default=False)
     ] = None,
@@ -132,14 +136,10 @@ def select(
         str | None,
         typer.Option("--plot", metavar="FILE", help="Where a picture of the scores goes.", show_default=False),
     ] = None,
-    kernel: Annotated[
-        str, typer.Option("--kernel", metavar="NAME", help="rbf, matern52, linear, additive ...")
-    ] = "rbf",
-    object_effects: Annotated[
-        bool, typer.Option("--object-effects", help="Give each object id an effect beside its features.")
-    ] = False,
-    lapse: Annotated[str, typer.Option("--lapse", metavar="RATE", help="Share of random answers, or: learn.")] = "0",
-    restarts: Annotated[int | None, typer.Option("--restarts", min=1, help="Number of annealed starts.")] = None,
+    kernel: _Kernel = "rbf",
+    object_effects: _ObjectEffects = False,
+    lapse: _Lapse = "0",
+    restarts: _Restarts = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Fits side by side; -1 for all cores.")] = -1,
     seed: _Seed = 0,
 ) -> None:
