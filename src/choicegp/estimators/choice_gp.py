@@ -70,7 +70,8 @@ class ChoiceGP(Estimator):
         Belong to sparse inference, which is not built yet.
     device : {"auto", "cpu", "gpu"}
     n_jobs : int, optional
-        Threads that run starts side by side; by default one, -1 for all cores.
+        Threads that run starts side by side; -1 for all cores.  By default all cores for up to 1000 shown objects,
+        and one thread for more.  The result does not depend on it.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
     random_state : int

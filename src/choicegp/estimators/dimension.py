@@ -10,9 +10,9 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
-from choicegp.estimators.fitting import FitOptions, fit_posterior, n_threads, whole_number
+from choicegp.estimators.fitting import FitOptions, fit_posterior, jobs_option, whole_number
 from choicegp.estimators.leave_one_out import leave_one_out
-from choicegp.estimators.runtime import computing, linear_algebra_for
+from choicegp.estimators.runtime import computing, linear_algebra_for, n_threads
 from choicegp.inference.fit import Clock
 from choicegp.selection.alike import alike_notes
 from choicegp.selection.comparison import Difference, differences_to_best, smallest_within_one_se
@@ -87,7 +87,7 @@ def select_n_utilities(
     max_utilities : int
     random_state : int
     n_jobs : int, optional
-        Fits that run side by side, by joblib; -1 for all cores.  The result does not depend on it.
+        Fits that run side by side, by joblib; -1 for all cores.  By default as in `ChoiceGP`.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
     **options
@@ -110,11 +110,13 @@ def select_n_utilities(
     most = whole_number("max_utilities", max_utilities, 1)
     template = _template(options | {"random_state": random_state})
     steps: dict[int, _Step] = {}
-    with _progress_bar(progress, most) as say, linear_algebra_for(len(np.unique(data.flat_shown))):
-        annealed = _annealed_fits(template, data, most, n_threads(n_jobs))
+    n_shown = len(np.unique(data.flat_shown))
+    threads = n_threads(jobs_option(n_jobs), n_shown)
+    with _progress_bar(progress, most) as say, linear_algebra_for(n_shown):
+        annealed = _annealed_fits(template, data, most, threads)
         for d in range(1, most + 1):
             say(d)
-            steps[d] = _step(next(annealed), steps.get(d - 1), data, n_threads(n_jobs))
+            steps[d] = _step(next(annealed), steps.get(d - 1), data, threads)
             if _is_over(steps):
                 break
     return _result(steps, most)

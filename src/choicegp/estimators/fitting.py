@@ -1,6 +1,5 @@
 """From choice data and options to a posterior."""
 
-import os
 from typing import Any, NamedTuple
 
 import jax
@@ -10,11 +9,11 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.growing import grown_starts, moments_at
 from choicegp.estimators.result import FitResult
-from choicegp.estimators.runtime import linear_algebra_for, progress_report
+from choicegp.estimators.runtime import linear_algebra_for, n_threads, progress_report
 from choicegp.inference.dense import Settings, fit_dense
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
-from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude
+from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude, prepare_to_conclude
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
@@ -47,7 +46,7 @@ class FitOptions(NamedTuple):
     max_iter: int
     max_seconds: float | None
     tol: float
-    n_jobs: int
+    n_jobs: int | None
     progress: bool | str
     random_state: int
 
@@ -80,7 +79,7 @@ class FitOptions(NamedTuple):
             max_iter=_STEPS[inference] if max_iter is None else whole_number("max_iter", max_iter, 1),
             max_seconds=None if limit is None else _number("max_seconds", limit, 0.0, np.inf),
             tol=_number("tol", params["tol"], 0.0, np.inf),
-            n_jobs=n_threads(params["n_jobs"]),
+            n_jobs=jobs_option(params["n_jobs"]),
             progress=params["progress"],
             random_state=whole_number("random_state", params["random_state"], 0),
         )
@@ -125,11 +124,9 @@ def _number(name: str, value: Any, least: float, most: float) -> float:
     return float(value)
 
 
-def n_threads(value: Any) -> int:
-    """Return the number of threads that ``n_jobs`` asks for."""
-    if value is None:
-        return 1
-    return os.cpu_count() or 1 if value == -1 else whole_number("n_jobs", value, 1)
+def jobs_option(value: Any) -> int | None:
+    """Check ``n_jobs``: a number, -1 or None."""
+    return value if value is None or value == -1 else whole_number("n_jobs", value, 1)
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -182,6 +179,8 @@ def fit_posterior(
     prior = _starting_prior(options, data.X.shape[1]) if warm is None else warm.posterior.prior
     _check_warm(options, warm)
     points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
+    has_lapse = options.learn_lapse or options.lapse > 0
+    prepare_to_conclude(options.n_utilities, problem, points, options.lapse if has_lapse else None)
     with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.max_iter) as report:
         fit = _infer(prior, problem, options, clock, warm, smaller, report)
         posterior, elbo = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
@@ -258,7 +257,7 @@ def _infer(
         return fit_dense(
             prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=steps,
             tol=options.tol, clock=clock, settings=settings, lapse=lapse, warm=start, grown=grown, report=report,
-            n_jobs=options.n_jobs,
+            n_jobs=n_threads(options.n_jobs, len(problem.valid)),
         )  # fmt: skip
     from choicegp.inference.paper import fit_paper, fit_paper_converged
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.fitting import n_threads, whole_number
-from choicegp.estimators.runtime import computing, linear_algebra_for
+from choicegp.estimators.fitting import whole_number
+from choicegp.estimators.runtime import computing, linear_algebra_for, n_threads
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.prior import Objects
 from choicegp.prediction.utilities import joint_samples
@@ -52,7 +52,7 @@ def leave_one_out(
     with computing(model.device), linear_algebra_for(len(problem.valid)):
         return cavity_loo(
             posterior, problem, len(data), seed=random_state, max_refits=most,
-            n_jobs=n_threads(model.n_jobs if n_jobs is None else n_jobs), notes=notes,
+            n_jobs=n_threads(model.n_jobs if n_jobs is None else n_jobs, len(problem.valid)), notes=notes,
         )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """How computations run: precision, device and progress."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 
@@ -22,10 +23,25 @@ def linear_algebra_for(order: int) -> Iterator[None]:
     if order > SMALL:
         yield
         return
+    import scipy.linalg  # noqa: F401  JAX calls its LAPACK, which only a loaded library can be told about
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="blas"):
         yield
+
+
+def n_threads(n_jobs: int | None, order: int) -> int:
+    """Return how many pieces of work run side by side on matrices of that order.
+
+    -1 asks for all cores that this process may use; so does None where the matrices are small, and each piece has
+    one core. The pieces of larger problems share the cores, and the memory, better one by one.
+    """
+    if n_jobs is None and order > SMALL:
+        return 1
+    if n_jobs is not None and n_jobs != -1:
+        return n_jobs
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 @contextlib.contextmanager

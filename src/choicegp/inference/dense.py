@@ -313,7 +313,9 @@ def _best_start(
     is wrong less often than one comparison.
     """
 
-    def attempt(start: int) -> tuple[State, list[Trace]]:
+    def attempt(start: int) -> tuple[State, list[Trace]] | None:
+        if start and run.clock.is_up:
+            return None
         own = scaled(prior, LENGTHSCALES[start % len(LENGTHSCALES)]) if run.settings.learn_prior else prior
         sites = random_start(own, run.problem, np.random.default_rng([seed, start]))
         state, traces = begin(own, run.problem, sites, lapse), []
@@ -338,10 +340,9 @@ def _best_start(
             traces.append(trace)
         return state, traces
 
-    results = [attempt(0)]  # the first compiles
-    if not run.clock.is_up and n_starts > 1:
-        with ThreadPoolExecutor(n_jobs) as pool:
-            results += pool.map(with_settings_of_this_thread(attempt), range(1, n_starts))
+    with ThreadPoolExecutor(n_jobs) as pool:
+        tried = list(pool.map(with_settings_of_this_thread(attempt), range(n_starts)))
+    results = [result for result in tried if result is not None]
     while len(results) > 1:
         results = sorted(results, key=_quality, reverse=True)[: (len(results) + 1) // 2]
         if len(results) > 1 and not run.clock.is_up and BLOCK * len(results[0][1]) < max_iter:

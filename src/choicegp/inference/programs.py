@@ -60,6 +60,15 @@ class Program:
         """Run, on arguments given by position."""
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
             return self._function(*args)  # part of another program
+        executable, dynamic = self._executable(args)
+        return executable(*dynamic)
+
+    def prepare(self, *args: Any) -> None:
+        """Find the executable for such arguments, arrays or their shapes, while the caller goes on."""
+        threading.Thread(target=with_settings_of_this_thread(self._executable), args=(args,)).start()
+
+    def _executable(self, args: tuple) -> tuple[Callable, tuple]:
+        """Return what runs on such arguments, and the arguments that it takes."""
         dynamic, fixed = (args[:-1], args[-1]) if self._static else (args, None)
         leaves, tree = jax.tree.flatten(dynamic)
         leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
@@ -74,7 +83,7 @@ class Program:
                 if executable is None:
                     static = (fixed,) if self._static else ()
                     executable = self._executables[key] = self._find(key, dynamic, static)
-        return executable(*dynamic)
+        return executable, dynamic
 
     def _find(self, key: Any, dynamic: tuple, static: tuple) -> Callable:
         """Load the executable, or compile and keep it."""
