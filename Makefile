@@ -38,7 +38,7 @@ demo: $(VENV)/.base ## simulate Alice choosing laptops, learn her utilities and 
 test: $(VENV)/.test ## run all tests (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
-bench: $(VENV)/.test ## measure speed, bounds and accuracy (BENCH_ARGS="--quick" leaves out the slowest method)
+bench: $(VENV)/.test ## measure speed, bounds and accuracy (BENCH_ARGS="--methods dense" leaves out the slow ones)
 	@$(BIN)/python benchmarks/bench.py $(BENCH_ARGS)
 
 lint: $(VENV)/.lint ## check style and formatting
