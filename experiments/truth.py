@@ -1,4 +1,4 @@
-"""How far the approximations are from the exact posterior: `dense` and `paper` against long MCMC.
+"""How far the approximations are from the exact posterior: `dense`, `joint` and `paper` against long MCMC.
 
 Every method has the same, fixed hyperparameters.  Eight small problems, sets of 2 to 6 objects, 1 to 3 utilities;
 answers without errors, with errors, and contradictory ones.  Held-out sets are over the same objects.  Errors are
@@ -20,7 +20,7 @@ from choicegp.kernels import RBF
 
 LENGTHSCALE, VARIANCE = 1.5, 9.0
 N_TEST = 200
-METHODS = ("dense", "paper-converged", "paper")
+METHODS = ("dense", "joint", "paper-converged", "paper")
 
 
 class Setting(NamedTuple):

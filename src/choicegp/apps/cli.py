@@ -93,7 +93,7 @@ def fit(
     object_effects: _ObjectEffects = False,
     lapse: _Lapse = "0",
     inference: Annotated[
-        str, typer.Option("--inference", metavar="NAME", help="auto, dense, paper, paper-converged or mcmc.")
+        str, typer.Option("--inference", metavar="NAME", help="auto, dense, joint, paper, paper-converged or mcmc.")
     ] = "auto",
     restarts: _Restarts = None,
     max_seconds: Annotated[

@@ -40,10 +40,11 @@ class ChoiceGP(Estimator):
     ----------
     n_utilities : int or "auto"
         Number of hidden utilities; "auto": chosen by `select_n_utilities` (at most 5).
-    inference : {"auto", "dense", "paper", "paper-converged", "mcmc"}
+    inference : {"auto", "dense", "joint", "paper", "paper-converged", "mcmc"}
         "dense": block sites by natural gradient, exact for up to a few thousand shown objects; "paper": the
         authors' own approximation, 5000 Adam steps; "paper-converged": the same family with a good optimiser;
-        "mcmc": draws from the exact posterior, at the hyperparameters of a "dense" fit.
+        "joint": "dense", and then correlations between utilities, whose intervals have the right width (small
+        problems); "mcmc": draws from the exact posterior, at the hyperparameters of a "dense" fit.
     kernel : str or Kernel
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of
         kernels from `choicegp.kernels`.
@@ -60,8 +61,8 @@ class ChoiceGP(Estimator):
     n_restarts : int, optional
         Number of annealed starts; the best goes on. By default 3, or 6 for at most 100 shown objects.
     max_iter : int, optional
-        Most steps; by default 300 ("dense"), 5000 ("paper") or 1000 ("paper-converged"). With "mcmc", draws of
-        each of four chains; by default 1000.
+        Most steps; by default 300 ("dense"), 5000 ("paper") or 1000 ("paper-converged"). With "joint", steps after
+        the dense fit, by default 200; with "mcmc", draws of each of four chains, by default 1000.
     max_seconds : float, optional
         Time limit of the fit; what was reached by then is kept.
     tol : float

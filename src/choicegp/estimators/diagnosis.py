@@ -30,7 +30,9 @@ def diagnose(model: "ChoiceGP", n_draws: int, random_state: int) -> Diagnosis:
     whole_number("n_draws", n_draws, _FEWEST)
     whole_number("random_state", random_state, 0)
     if model.posterior_.draws is not None:
-        raise ChoiceGPError("this posterior was sampled, not approximated: fit_result_.message tells how well")
+        raise ChoiceGPError(
+            "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'"
+        )
     found = importance(model.posterior_, training_problem(model), n_draws=int(n_draws), seed=random_state)
     k = found.pareto_k
     # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.

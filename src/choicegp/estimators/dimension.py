@@ -140,8 +140,10 @@ def _template(options: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes those of ChoiceGP")
     checked = FitOptions.validated(ChoiceGP(1, **options).get_params())
-    if checked.inference == "mcmc":
-        raise ChoiceGPError("the number of utilities is chosen with inference='dense'; sample with that number after")
+    if checked.inference in ("joint", "mcmc"):
+        raise ChoiceGPError(
+            f"the number of utilities is chosen with inference='dense'; fit that number by {checked.inference!r} after"
+        )
     # Bars of fits side by side would overwrite each other.
     return options | {"progress": False}
 

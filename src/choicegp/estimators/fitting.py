@@ -20,7 +20,8 @@ from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.prior import UtilityPrior
 from choicegp.selection.alike import alike_notes
 
-_STEPS = {"dense": 300, "paper": 5000, "paper-converged": 1000, "mcmc": 1000}
+_STEPS = {"dense": 300, "paper": 5000, "paper-converged": 1000, "joint": 200, "mcmc": 1000}
+_BY_DENSE = ("dense", "joint", "mcmc")  # what begins with, or is, a dense fit
 _NOT_BUILT = ("sparse",)
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
 _SCORE_POINTS = 1024
@@ -87,7 +88,7 @@ class FitOptions(NamedTuple):
 
 def _inference(value: Any) -> str:
     if isinstance(value, str) and value in _NOT_BUILT:
-        raise ChoiceGPError(f"inference={value!r} is not built yet: use 'auto', 'dense', 'paper' or 'mcmc'")
+        raise ChoiceGPError(f"inference={value!r} is not built yet: use 'auto', 'dense', 'joint', 'paper' or 'mcmc'")
     if not isinstance(value, str) or value not in ("auto", *_STEPS):
         raise ChoiceGPError(f"inference must be one of auto, {', '.join(_STEPS)}; got {value!r}")
     return "dense" if value == "auto" else value
@@ -187,6 +188,8 @@ def fit_posterior(
         status, message = fit.status, fit.message
         if options.inference == "mcmc" and status != "failed":
             posterior, status, message = _sampled(posterior, problem, options, clock, report)
+        if options.inference == "joint" and status != "failed":
+            posterior, elbo, status, message = _joined(fit, posterior, problem, options, clock, report)
     notes = (*_notes(fit, data, problem), *alike_notes(np.asarray(posterior.mean)))
     result = FitResult(status, message, fit.n_iter, clock.seconds, fit.trace, notes, fit.n_annealing)
     if fit.status == "failed" or not np.isfinite(elbo):
@@ -216,7 +219,7 @@ def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:
     prior = UtilityPrior.create(kernel, n_features, options.n_utilities, effect)
     if not options.learn_hyperparameters:
         return prior
-    if options.inference in ("dense", "mcmc"):
+    if options.inference in _BY_DENSE:
         # Distances grow with the number of features; the hyperprior's mean is a sensible first variance.
         return _rescaled(prior, np.sqrt(n_features), _FIRST_VARIANCE)
     return _rescaled(prior, np.sqrt(n_features), 1.0)
@@ -230,8 +233,8 @@ def _rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> Utili
 def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:
     if warm is None:
         return
-    if options.inference not in ("dense", "mcmc"):
-        raise ChoiceGPError("init= works with inference='dense' or 'mcmc' only")
+    if options.inference not in _BY_DENSE:
+        raise ChoiceGPError("init= works with inference='dense', 'joint' or 'mcmc' only")
     if warm.posterior.n_utilities != options.n_utilities:
         raise ChoiceGPError(
             f"init has {warm.posterior.n_utilities} utilities, this model {options.n_utilities}: they must agree"
@@ -249,10 +252,10 @@ def _infer(
     smaller: Posterior | None, report: Report | None,
 ) -> Fit:  # fmt: skip
     lapse, n_starts = options.lapse, options.n_restarts or _STARTS
-    if options.inference in ("dense", "mcmc"):
+    if options.inference in _BY_DENSE:
         start = None if warm is None else moments_at(warm.posterior, problem.objects)
         settings = Settings(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
-        steps = options.max_iter if options.inference == "dense" else _STEPS["dense"]
+        steps = options.max_iter if options.inference == "dense" else _STEPS["dense"]  # of the fit before
         grown = [] if smaller is None else grown_starts(smaller, prior, problem)
         return fit_dense(
             prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=steps,
@@ -262,7 +265,7 @@ def _infer(
     from choicegp.inference.paper import fit_paper, fit_paper_converged
 
     if options.learn_lapse:
-        raise ChoiceGPError("lapse='learn' works with inference='dense' or 'mcmc' only")
+        raise ChoiceGPError("lapse='learn' works with inference='dense', 'joint' or 'mcmc' only")
     if options.inference == "paper":
         return fit_paper(
             prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=options.max_iter,
@@ -281,6 +284,16 @@ def _sampled(
 
     drawn = sample(posterior, problem, n_draws=options.max_iter, seed=options.random_state, clock=clock, report=report)
     return posterior_of(drawn, posterior), *message_of(drawn)
+
+
+def _joined(
+    fit: Fit, posterior: Posterior, problem: Problem, options: FitOptions, clock: Clock, report: Report | None
+) -> tuple[Posterior, float, str, str]:
+    from choicegp.inference.joint import fit_joint
+
+    return fit_joint(
+        fit, posterior, problem, seed=options.random_state, max_iter=options.max_iter, clock=clock, report=report,
+    )  # fmt: skip
 
 
 def _notes(fit: Fit, data: ChoiceData, problem: Problem) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def leave_one_out(
         weight = np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
         return psis_loo(scores, weight, notes)
     if posterior.draws is not None:
-        raise ChoiceGPError("a sampled posterior has no sites to take out: use method='psis'")
+        raise ChoiceGPError("a posterior of draws has no sites to take out: use method='psis'")
     most = MOST_REFITS if max_refits is None else whole_number("max_refits", max_refits, 0)
     effects = posterior.prior.log_effect_variance is not None
     objects = model._objects(data)

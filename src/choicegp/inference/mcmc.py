@@ -14,10 +14,10 @@ import numpy as np
 from jax import Array
 
 from choicegp.inference.fit import Clock, Report
-from choicegp.inference.posterior import Draws, Posterior
+from choicegp.inference.posterior import Posterior, posterior_of_draws
 from choicegp.inference.problem import Problem
 from choicegp.inference.programs import program
-from choicegp.inference.whitening import Whitening, log_posterior, prior_root, whiten
+from choicegp.inference.whitening import Whitening, log_posterior, whiten
 
 N_CHAINS = 4
 BLOCK = 50  # draws of each chain between two looks from Python
@@ -209,12 +209,5 @@ def posterior_of(sampling: Sampling, posterior: Posterior) -> Posterior:
     mean = u.mean(axis=0)
     centred = u - mean
     covariance = np.einsum("sdi,sdj->dij", centred, centred) / len(u)
-    root = prior_root(posterior)
-    inverse_root = np.linalg.inv(root)
-    inverse = np.swapaxes(inverse_root, 1, 2) @ inverse_root
-    through = inverse @ covariance @ inverse
-    gain = inverse - 0.5 * (through + np.swapaxes(through, 1, 2))
-    dual = np.einsum("dij,dj->di", inverse, mean)
     kept = u[np.linspace(0, len(u) - 1, N_KEPT).astype(int)]
-    draws = Draws(np.einsum("dij,sdj->sdi", inverse, kept), inverse)  # type: ignore[arg-type]
-    return Posterior(posterior.prior, posterior.objects, mean, dual, gain, posterior.lapse, draws)
+    return posterior_of_draws(posterior, kept, mean, covariance)

@@ -240,3 +240,22 @@ def factorise_on_host(covariance: np.ndarray) -> Factor:
                     break
         jitters.append(jitter)
     return Factor(np.array(roots), np.array(jitters))  # type: ignore[arg-type]
+
+
+def prior_root(posterior: Posterior) -> np.ndarray:
+    """Return L (d, t, t), the Cholesky factor of the prior covariance at the shown objects."""
+    covariance = posterior.prior.covariance(posterior.objects, posterior.objects)
+    return np.asarray(factorise_on_host(np.asarray(covariance)).root)
+
+
+def posterior_of_draws(
+    posterior: Posterior, utilities: np.ndarray, mean: np.ndarray, covariance: np.ndarray
+) -> Posterior:
+    """Replace the utilities of a posterior by draws (S, d, t) of them with these means (d, t) and covariances."""
+    inverse_root = np.linalg.inv(prior_root(posterior))
+    inverse = np.swapaxes(inverse_root, 1, 2) @ inverse_root
+    through = inverse @ covariance @ inverse
+    gain = inverse - 0.5 * (through + np.swapaxes(through, 1, 2))
+    dual = np.einsum("dij,dj->di", inverse, mean)
+    draws = Draws(np.einsum("dij,sdj->sdi", inverse, utilities), inverse)  # type: ignore[arg-type]
+    return Posterior(posterior.prior, posterior.objects, mean, dual, gain, posterior.lapse, draws)  # type: ignore[arg-type]

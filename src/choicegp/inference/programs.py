@@ -22,9 +22,9 @@ import numpy as np
 
 from choicegp.data.whole_file import whole_file
 
-# On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster
-# (measured with jaxlib 0.9.2: 5.4 against 2.9 s).
-_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+# On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
+# jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
+_OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
 _MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
 _SUFFIX = ".program"
@@ -104,7 +104,9 @@ class Program:
 
 
 def _compiled(lowered: Any) -> Any:
-    """Compile quickly; where XLA does not know the option that does it, without."""
+    """Compile, on a CPU quickly; where XLA does not know the options that do it, without."""
+    if _device().platform != "cpu":
+        return lowered.compile()
     try:
         return lowered.compile(_OPTIONS)
     except (jax.errors.JaxRuntimeError, ValueError):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.inference.posterior import Posterior, factorise_on_host
+from choicegp.inference.posterior import Posterior, prior_root
 from choicegp.inference.problem import Problem
 from choicegp.model.likelihood import log_likelihood
 
@@ -41,12 +41,6 @@ class Whitening(NamedTuple):
     def utilities(self, w: Array) -> Array:
         """Return the utilities (d, t) of the objects."""
         return jnp.einsum("dij,dj->di", self.root, self.latent(w))
-
-
-def prior_root(posterior: Posterior) -> np.ndarray:
-    """Return L (d, t, t), the Cholesky factor of the prior covariance at the shown objects."""
-    covariance = posterior.prior.covariance(posterior.objects, posterior.objects)
-    return np.asarray(factorise_on_host(np.asarray(covariance)).root)
 
 
 def whiten(posterior: Posterior) -> Whitening:
