@@ -110,7 +110,7 @@ def test_everything_can_be_asked_of_a_sampled_model(sampled, data):
     wide = ChoiceData.from_sets(np.linspace(0, 2, 12)[:, None], [range(12)], [[0]])
     assert len(sampled.predict_proba(wide)[0]) == 12
     assert np.isfinite(sampled.log_prob(wide)).all()
-    with pytest.raises(ChoiceGPError, match="was sampled, not approximated"):
+    with pytest.raises(ChoiceGPError, match="consists of draws"):
         sampled.diagnose()
 
 
