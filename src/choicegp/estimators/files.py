@@ -1,4 +1,4 @@
-"""Model files: one zip archive of plain arrays and a JSON page, written by NumPy; nothing in it is executed.
+"""Model files of `ChoiceGP`.
 
 Version 1 holds ``about``, a JSON page as a string array (format, version, options, encoding, kernel
 structure, fit result, ids, and the names of all other arrays), and arrays under the names used below.
@@ -6,14 +6,11 @@ Version 2 is for sampled posteriors, and adds their draws; other models are stil
 A reader refuses versions it does not know.
 """
 
-import json
 import os
-import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -21,8 +18,8 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.encoding import FeatureEncoding
 from choicegp.data.sequences import id_array
-from choicegp.data.whole_file import whole_file
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.archive import plain, plain_ids, read_archive, write_archive
 from choicegp.estimators.result import FitResult
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
@@ -38,58 +35,12 @@ _KERNELS: dict[str, Any] = {name: vars(kernels)[name] for name in kernels.__all_
 
 def save_model(model: Any, path: "str | os.PathLike[str]") -> None:
     """Write a fitted model; a file of that name is replaced only when the new one is complete."""
-    target = _checked_path(path)
-    arrays, about = _unmake(model)
-    page = np.array(json.dumps(about | {"arrays": sorted(arrays)}, allow_nan=True))
-    members: dict[str, Any] = arrays | {"about": page}
-    # NumPy would pickle an array of objects, and its option against that is younger than NumPy 2.0.
-    assert not any(array.dtype.hasobject for array in members.values())
-    with whole_file(target) as handle:
-        np.savez_compressed(handle, **members)
+    write_archive(path, *_unmake(model))
 
 
 def load_model(make: Callable[..., _ESTIMATOR], path: "str | os.PathLike[str]") -> _ESTIMATOR:
     """Read a model file; anything else is a clear error."""
-    source = _checked_path(path)
-    try:
-        if not source.is_file():
-            raise ChoiceGPError("no such model file")
-        with source.open("rb") as stream:
-            arrays, about = _read(stream)
-    except ChoiceGPError as error:
-        raise ChoiceGPError(f"{source}: {error}") from None
-    except OSError as error:
-        raise ChoiceGPError(f"{source}: cannot be read ({error.strerror or error})") from None
-    # Where a damaged archive breaks decides which of many errors it raises: directory, stream, array or page.
-    except Exception as error:
-        raise ChoiceGPError(f"{source}: not a choicegp model, or a damaged one ({error!r})") from None
-    try:
-        return _make(make, arrays, about)
-    except Exception as error:
-        raise ChoiceGPError(f"{source}: a choicegp model with missing or wrong parts ({error!r})") from None
-
-
-def _checked_path(path: Any) -> Path:
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
-        raise ChoiceGPError(f"a file name is wanted, not {path!r}")
-    return Path(path)
-
-
-def _read(stream: BinaryIO) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    if not zipfile.is_zipfile(stream):
-        raise ChoiceGPError("not a choicegp model, or a damaged one (it is no zip archive)")
-    stream.seek(0)
-    with np.load(stream, allow_pickle=False) as archive:
-        if "about" not in archive.files:
-            raise ChoiceGPError("not a choicegp model")
-        about = json.loads(str(archive["about"]))
-        if not isinstance(about, dict) or about.get("format") != FORMAT:
-            raise ChoiceGPError("not a choicegp model")
-        if about.get("version") not in range(1, VERSION + 1):
-            raise ChoiceGPError(
-                f"written in model format {about.get('version')}, this choicegp reads up to {VERSION}: upgrade choicegp"
-            )
-        return {name: archive[name] for name in about["arrays"]}, about
+    return read_archive(path, lambda arrays, about: _make(make, arrays, about), kind=FORMAT, version=VERSION)
 
 
 def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -118,12 +69,12 @@ def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     for number, leaf in enumerate(jax.tree.leaves(posterior.prior.kernels)):
         arrays[f"kernel_{number}"] = leaf
     about = {
-        "format": FORMAT, "version": 1 if posterior.draws is None else 2, "params": _plain(params),
+        "format": FORMAT, "version": 1 if posterior.draws is None else 2, "params": plain(params),
         "kernel": _structure(posterior.prior.kernels), "encoding": data.encoding.to_json(),
-        "elbo": model.elbo_, "fit": _plain(model.fit_result_._replace(elbo_trace=None)._asdict()),
-        "known_ids": _plain_ids(model.known_ids_), "object_ids": _plain_ids(data.object_ids),
-        "set_ids": _plain_ids(data.set_ids),
-        "respondents": None if data.respondents is None else _plain_ids(data.respondents),
+        "elbo": model.elbo_, "fit": plain(model.fit_result_._replace(elbo_trace=None)._asdict()),
+        "known_ids": plain_ids(model.known_ids_), "object_ids": plain_ids(data.object_ids),
+        "set_ids": plain_ids(data.set_ids),
+        "respondents": None if data.respondents is None else plain_ids(data.respondents),
     }  # fmt: skip
     return {name: np.asarray(array) for name, array in arrays.items()}, about
 
@@ -159,34 +110,6 @@ def _make(make: Callable[..., _ESTIMATOR], arrays: dict[str, Any], about: dict[s
     # Set ids may repeat after data.take (a bootstrap sample), which from_sets refuses.
     model.data_ = replace(data, set_ids=id_array(about["set_ids"], len(data), "set_ids", "sets"))
     return model
-
-
-def _plain(value: Any) -> Any:
-    """Turn NumPy scalars, tuples and dicts into what JSON holds."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    raise _unwritable(value)
-
-
-def _plain_ids(ids: Iterable[Any]) -> list[Any]:
-    plain = [_plain(value) for value in ids]
-    for value in plain:
-        # A tuple would come back as a list, which is no id: better refused now than when it is read.
-        if isinstance(value, list | dict):
-            raise _unwritable(tuple(value))
-    return plain
-
-
-def _unwritable(value: Any) -> ChoiceGPError:
-    return ChoiceGPError(
-        f"{value!r} ({type(value).__name__}) cannot be written to a model file: use numbers or text as ids"
-    )
 
 
 def _structure(kernel: Kernel) -> Any:

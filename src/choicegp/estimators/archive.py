@@ -1,0 +1,111 @@
+"""Files of arrays and a JSON page: one zip archive, written by NumPy; nothing in it is executed.
+
+An archive holds ``about``, a JSON page as a string array (format, version, the names of all other arrays, and
+whatever the writer says), and the arrays.
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+
+from choicegp.data.whole_file import whole_file
+from choicegp.errors import ChoiceGPError
+
+_MADE = TypeVar("_MADE")
+
+
+def write_archive(path: "str | os.PathLike[str]", arrays: dict[str, Any], about: dict[str, Any]) -> None:
+    """Write an archive; a file of that name is replaced only when the new one is complete."""
+    target = _checked_path(path)
+    page = np.array(json.dumps(about | {"arrays": sorted(arrays)}, allow_nan=True))
+    members: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()} | {"about": page}
+    # NumPy would pickle an array of objects, and its option against that is younger than NumPy 2.0.
+    assert not any(array.dtype.hasobject for array in members.values())
+    with whole_file(target) as handle:
+        np.savez_compressed(handle, **members)
+
+
+def read_archive(
+    path: "str | os.PathLike[str]",
+    make: Callable[[dict[str, Any], dict[str, Any]], _MADE],
+    *,
+    kind: str,
+    version: int,
+) -> _MADE:
+    """Read an archive of a format and turn its arrays and its page into what ``make`` makes; else a clear error."""
+    source = _checked_path(path)
+    try:
+        if not source.is_file():
+            raise ChoiceGPError("no such model file")
+        with source.open("rb") as stream:
+            arrays, about = _read(stream, kind, version)
+    except ChoiceGPError as error:
+        raise ChoiceGPError(f"{source}: {error}") from None
+    except OSError as error:
+        raise ChoiceGPError(f"{source}: cannot be read ({error.strerror or error})") from None
+    # Where a damaged archive breaks decides which of many errors it raises: directory, stream, array or page.
+    except Exception as error:
+        raise ChoiceGPError(f"{source}: not a choicegp model, or a damaged one ({error!r})") from None
+    try:
+        return make(arrays, about)
+    except Exception as error:
+        raise ChoiceGPError(f"{source}: a choicegp model with missing or wrong parts ({error!r})") from None
+
+
+def _checked_path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
+        raise ChoiceGPError(f"a file name is wanted, not {path!r}")
+    return Path(path)
+
+
+def _read(stream: BinaryIO, kind: str, version: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    if not zipfile.is_zipfile(stream):
+        raise ChoiceGPError("not a choicegp model, or a damaged one (it is no zip archive)")
+    stream.seek(0)
+    with np.load(stream, allow_pickle=False) as archive:
+        if "about" not in archive.files:
+            raise ChoiceGPError("not a choicegp model")
+        about = json.loads(str(archive["about"]))
+        if not isinstance(about, dict) or not str(about.get("format")).startswith("choicegp-"):
+            raise ChoiceGPError("not a choicegp model")
+        if about["format"] != kind:
+            raise ChoiceGPError(f"a model of another kind ({about['format']}, not {kind})")
+        if about.get("version") not in range(1, version + 1):
+            raise ChoiceGPError(
+                f"written in model format {about.get('version')}, this choicegp reads up to {version}: upgrade choicegp"
+            )
+        return {name: archive[name] for name in about["arrays"]}, about
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy scalars, tuples and dicts into what JSON holds."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise _unwritable(value)
+
+
+def plain_ids(ids: Iterable[Any]) -> list[Any]:
+    """Turn ids into what JSON holds, or say which cannot be."""
+    written = [plain(value) for value in ids]
+    for value in written:
+        # A tuple would come back as a list, which is no id: better refused now than when it is read.
+        if isinstance(value, list | dict):
+            raise _unwritable(tuple(value))
+    return written
+
+
+def _unwritable(value: Any) -> ChoiceGPError:
+    return ChoiceGPError(
+        f"{value!r} ({type(value).__name__}) cannot be written to a model file: use numbers or text as ids"
+    )
