@@ -246,7 +246,7 @@ def test_a_lapse_rate_is_kept_and_counted(problem, prior, parameters, normals):
 
 
 def test_map_runs_end_at_stationary_points_with_the_best_first(problem, prior):
-    task = descent.Task(jax.tree.map(jnp.asarray, problem), None, Clock(None), None)
+    task = paper.Task(jax.tree.map(jnp.asarray, problem), None, descent.Watch(Clock(None)))
     tied = tie(jax.tree.map(jnp.asarray, prior))
     starts = paper._map_starts(task, [tied] * 3, seed=0)
     root = paper._factor_of(tied, task.problem).root
@@ -321,7 +321,7 @@ def test_adam_has_converged_only_when_the_smoothed_bound_is_flat(trace, status, 
 
 
 def test_a_bound_that_is_not_finite_is_a_failure(problem, parameters):
-    task = descent.Task(problem, None, Clock(None), None)
+    task = paper.Task(problem, None, descent.Watch(Clock(None)))
     fit = paper._finish(task, parameters, "stopped", "", np.full(5, np.nan))
     assert (fit.status, fit.message) == ("failed", "the bound is not finite")
     broken = parameters._replace(whitened=parameters.whitened * np.nan)
@@ -330,7 +330,7 @@ def test_a_bound_that_is_not_finite_is_a_failure(problem, parameters):
 
 
 def descend(loss, start, **settings):
-    task = descent.Task(None, None, Clock(None), None)
+    task = descent.Watch(Clock(None))
     return descent.descend(task, "", loss, descent.Descent(np.array([start])), **settings)
 
 

@@ -4,22 +4,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jax import Array
 
 from choicegp.inference.fit import Clock, Report
-from choicegp.inference.problem import Problem
 
 _MEMORY = 10  # iterations over which L-BFGS must gain something
 Loss = Callable[[np.ndarray], tuple[Any, Any]]  # value and gradient
 
 
-class Task(NamedTuple):
-    """What does not change during a fit."""
+class Watch(NamedTuple):
+    """What a descent looks at while it runs: the clock, and who wants to know."""
 
-    problem: Problem
-    lapse: Array | None
     clock: Clock
-    report: Report | None
+    report: Report | None = None
 
     def tell(self, phase: str, step: int, value: float) -> None:
         """Tell whoever wants to know."""
@@ -51,7 +47,7 @@ def _guarded(loss: Loss) -> Any:
 
 
 def descend(
-    task: Task, phase: str, loss: Loss, start: Descent, max_iter: int, tol: float, bounds: Any = None
+    watch: Watch, phase: str, loss: Loss, start: Descent, max_iter: int, tol: float, bounds: Any = None
 ) -> Descent:
     """Go on by L-BFGS until some iterations gain less than ``tol`` (times each 100 nats of loss)."""
     from scipy.optimize import minimize
@@ -64,14 +60,14 @@ def descend(
         losses = (*now.losses, float(intermediate_result.fun))
         now = now._replace(x=intermediate_result.x.copy(), losses=losses, status="stopped")
         if len(losses) % _MEMORY == 0:
-            task.tell(phase, len(losses), -losses[-1])
+            watch.tell(phase, len(losses), -losses[-1])
         gained = losses[-_MEMORY - 1] - losses[-1] if len(losses) > _MEMORY else np.inf
         if gained < tol * max(1.0, abs(losses[-1]) / 100.0):
             now = now._replace(status="converged", message=f"{_MEMORY} iterations gained {gained:.2g} nats")
         elif len(losses) >= max_iter:
             now = now._replace(message=f"the limit of {max_iter} iterations")
-        elif task.clock.is_up:
-            now = now._replace(message=f"the time limit of {task.clock.limit:g} s")
+        elif watch.clock.is_up:
+            now = now._replace(message=f"the time limit of {watch.clock.limit:g} s")
         else:
             return
         raise StopIteration

@@ -25,7 +25,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
-from choicegp.inference.descent import Descent, Task, descend
+from choicegp.inference.descent import Descent, Watch, descend
 from choicegp.inference.expectation import expected_log_likelihood, marginals, quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Factor, factorise, prior_covariance
@@ -161,6 +161,14 @@ def _factor_of(prior: UtilityPrior, problem: Problem) -> Factor:
     return factorise(prior_covariance(prior, problem), jnp.full(prior.n_utilities, FIRST_JITTER))
 
 
+class Task(NamedTuple):
+    """What does not change during a fit."""
+
+    problem: Problem
+    lapse: Array | None
+    watch: Watch
+
+
 def _map_starts(task: Task, priors: list[UtilityPrior], seed: int) -> list[Parameters]:
     """Run MAP from random utilities, once for each prior; the best comes first."""
     valid = np.asarray(task.problem.valid)
@@ -170,10 +178,10 @@ def _map_starts(task: Task, priors: list[UtilityPrior], seed: int) -> list[Param
         draw = np.zeros((prior.n_utilities, len(valid)))
         draw[:, valid] = np.random.default_rng([seed, i]).normal(size=(len(draw), valid.sum()))
         phase, start = f"MAP run {i + 1} of {len(priors)}", Descent(draw.ravel())
-        run = descend(task, phase, loss, start, _MAP_ITERATIONS, _MAP_TOLERANCE)
+        run = descend(task.watch, phase, loss, start, _MAP_ITERATIONS, _MAP_TOLERANCE)
         parameters = Parameters(prior, jnp.asarray(run.x).reshape(draw.shape), jnp.zeros(draw.shape))
         runs.append((min(run.losses, default=np.inf), parameters.within_bounds()))
-        if task.clock.is_up:
+        if task.watch.clock.is_up:
             break
     return [parameters for _, parameters in sorted(runs, key=lambda run: run[0])]
 
@@ -269,7 +277,7 @@ def fit_paper(
     'the limit of 5 steps; the bound was still rising'
     """
     prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
-    task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, clock, report)
+    task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, Watch(clock, report))
     start = _map_starts(task, [tie(prior)] * n_starts, seed)[0]
     state, trace = _AdamState(start, _ADAM.init(start), start), np.zeros(0)
     learn = np.asarray(float(learn_prior))
@@ -278,7 +286,7 @@ def fit_paper(
         keys = jax.random.split(key, min(BLOCK, max_iter - len(trace)))
         state, bounds = _adam_block(state, keys, task.problem, task.lapse, learn, n_samples)
         trace = np.concatenate([trace, bounds])
-        task.tell("fit", len(trace), float(np.mean(bounds)))
+        task.watch.tell("fit", len(trace), float(np.mean(bounds)))
     return _finish(task, state.safe, *_verdict(trace, max_iter, clock), trace)
 
 
@@ -316,7 +324,7 @@ def fit_paper_converged(
     """
     normals = jax.tree.map(jnp.asarray, quasi_normals(problem, prior.n_utilities, N_POINTS, seed))
     prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
-    task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, clock, report)
+    task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, Watch(clock, report))
     # One lengthscale has hardly more than one MAP: local optima are found from several.
     factors = [LENGTHSCALES[i % len(LENGTHSCALES)] if learn_prior else 1.0 for i in range(n_starts)]
     priors = [scaled(tie(prior), factor) for factor in factors]
@@ -331,10 +339,10 @@ def fit_paper_converged(
     while len(trials) < len(starts) and not (trials and clock.is_up):
         start = Descent(np.asarray(ravel_pytree(starts[len(trials)])[0]))
         phase = f"start {len(trials) + 1} of {len(starts)}"
-        trials.append(descend(task, phase, loss, start, min(_TRIAL, max_iter), tol, bounds))
+        trials.append(descend(task.watch, phase, loss, start, min(_TRIAL, max_iter), tol, bounds))
     best = min(trials, key=lambda run: min(run.losses, default=np.inf))
     for _ in range(2):  # the second time only after a line search that failed
         if best.status != "converged" and len(best.losses) < max_iter and not clock.is_up:
-            best = descend(task, "fit", loss, best, max_iter, tol, bounds)
+            best = descend(task.watch, "fit", loss, best, max_iter, tol, bounds)
     found = unravel(jnp.asarray(best.x))
     return _finish(task, found, best.status, best.message, -np.asarray(best.losses))
