@@ -10,7 +10,7 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
-from choicegp.estimators.fitting import FitOptions, fit_posterior, jobs_option, whole_number
+from choicegp.estimators.fitting import MORE_STARTS, FitOptions, fit_posterior, jobs_option, whole_number
 from choicegp.estimators.leave_one_out import leave_one_out
 from choicegp.estimators.runtime import computing, linear_algebra_for, n_threads
 from choicegp.inference.fit import Clock
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MODEL = TypeVar("_MODEL", bound=ChoiceGP)
+_FEW_OBJECTS = 500  # shown; up to there more starts are tried than in a single fit
 PATIENCE = 2  # steps in a row that are clearly worse than the best end the search
 
 
@@ -59,8 +60,14 @@ class SelectionResult(NamedTuple):
 class _Step(NamedTuple):
     model: ChoiceGP
     start: str
-    result: LooResult
+    loo: LooResult | None
     seconds: float
+
+    @property
+    def result(self) -> LooResult:
+        """How well the model predicts sets that it has not seen."""
+        assert self.loo is not None
+        return self.loo
 
 
 def select_n_utilities(
@@ -76,7 +83,8 @@ def select_n_utilities(
 
     The search goes up from one utility.  Each number is fitted from annealed random starts, and again from the
     utilities of the number before plus a copy of one of them or plus a zero utility; the better bound counts, so
-    that a larger model is not left in a worse optimum than a smaller one.  The search ends at ``max_utilities``,
+    that a larger model is not left in a worse optimum than a smaller one.  Where the larger one is better, the number
+    before is fitted again from its utilities less one of them.  The search ends at ``max_utilities``,
     or after two numbers in a row whose elpd is worse than the best by more than one paired standard error.  The
     smallest number whose elpd is within one paired standard error of the best is chosen.
 
@@ -111,12 +119,18 @@ def select_n_utilities(
     template = _template(options | {"random_state": random_state})
     steps: dict[int, _Step] = {}
     n_shown = len(np.unique(data.flat_shown))
+    if template.get("n_restarts") is None and n_shown <= _FEW_OBJECTS:
+        # A number of utilities that is left in a worse optimum than another is not compared fairly.
+        template["n_restarts"] = MORE_STARTS
     threads = n_threads(jobs_option(n_jobs), n_shown)
     with _progress_bar(progress, most) as say, linear_algebra_for(n_shown):
         annealed = _annealed_fits(template, data, most, threads)
         for d in range(1, most + 1):
             say(d)
             steps[d] = _step(next(annealed), steps.get(d - 1), data, threads)
+            if d > 2 and steps[d].result.elpd > steps[d - 1].result.elpd:
+                # Perhaps one utility less would do as well, and its fit was left in a worse optimum.
+                steps[d - 1] = _again(steps[d - 1], steps[d], "shrunk", data, threads)
             if _is_over(steps):
                 break
     return _result(steps, most)
@@ -165,19 +179,30 @@ def _annealed(n_utilities: int, options: dict[str, Any], data: ChoiceData) -> Ch
 
 
 def _step(model: ChoiceGP, before: _Step | None, data: ChoiceData, n_jobs: int) -> _Step:
-    """Fit once more from the smaller model, keep the better fit, and score it."""
-    seconds, start = model.fit_result_.seconds, "annealed"
-    params = model.get_params(deep=False)
+    """Score a model; where there is a smaller one, fit once more from that and keep the better fit."""
+    step = _Step(model, "annealed", None, model.fit_result_.seconds)
+    return _scored(step, n_jobs) if before is None else _again(step, before, "grown", data, n_jobs)
+
+
+def _again(step: _Step, neighbour: _Step, start: str, data: ChoiceData, n_jobs: int) -> _Step:
+    """Fit once more from a model with one utility less or more, keep the better fit, and score it."""
+    params = step.model.get_params(deep=False)
     checked = FitOptions.validated(params)
-    if before is not None and checked.inference == "dense":
-        with computing(model.device):
-            fitted = fit_posterior(data, checked, None, before.model.posterior_)
-        seconds += fitted.result.seconds
-        if fitted.elbo > model.elbo_:
-            model, start = ChoiceGP(**params)._keep(fitted, data), "grown"
+    if checked.inference == "dense":
+        with computing(step.model.device):
+            fitted = fit_posterior(data, checked, None, neighbour.model.posterior_)
+        step = step._replace(seconds=step.seconds + fitted.result.seconds)
+        if fitted.elbo > step.model.elbo_:
+            step = step._replace(model=ChoiceGP(**params)._keep(fitted, data), start=start, loo=None)
+    return _scored(step, n_jobs)
+
+
+def _scored(step: _Step, n_jobs: int) -> _Step:
+    if step.loo is not None:
+        return step
     clock = Clock(None)
-    result = leave_one_out(model, "cavity", None, 0, n_jobs)
-    return _Step(model, start, result, seconds + clock.seconds)
+    loo = leave_one_out(step.model, "cavity", None, 0, n_jobs)
+    return step._replace(loo=loo, seconds=step.seconds + clock.seconds)
 
 
 def _is_over(steps: dict[int, _Step]) -> bool:

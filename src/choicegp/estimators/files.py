@@ -48,7 +48,7 @@ def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     data: ChoiceData = model.data_
     params = dict(model.get_params(deep=False))
     if isinstance(params["kernel"], Kernel):
-        params["kernel"] = _kernel_to_json(params["kernel"])
+        params["kernel"] = kernel_to_json(params["kernel"])
     if isinstance(params["hyperpriors"], HyperPriors):
         params["hyperpriors"] = params["hyperpriors"]._asdict()
     arrays = {
@@ -70,7 +70,7 @@ def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays[f"kernel_{number}"] = leaf
     about = {
         "format": FORMAT, "version": 1 if posterior.draws is None else 2, "params": plain(params),
-        "kernel": _structure(posterior.prior.kernels), "encoding": data.encoding.to_json(),
+        "kernel": structure_of(posterior.prior.kernels), "encoding": data.encoding.to_json(),
         "elbo": model.elbo_, "fit": plain(model.fit_result_._replace(elbo_trace=None)._asdict()),
         "known_ids": plain_ids(model.known_ids_), "object_ids": plain_ids(data.object_ids),
         "set_ids": plain_ids(data.set_ids),
@@ -82,13 +82,13 @@ def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def _make(make: Callable[..., _ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any]) -> _ESTIMATOR:
     params = dict(about["params"])
     if isinstance(params["kernel"], dict):
-        params["kernel"] = _kernel_from_json(params["kernel"])
+        params["kernel"] = kernel_from_json(params["kernel"])
     if params["hyperpriors"] is not None:
         params["hyperpriors"] = HyperPriors(**{k: tuple(v) for k, v in params["hyperpriors"].items()})
     model: Any = make(**params)
     encoding = FeatureEncoding.from_json(about["encoding"])
     leaves = (arrays[f"kernel_{number}"] for number in count())
-    prior = UtilityPrior(_rebuild(about["kernel"], leaves), arrays.get("log_effect_variance"))
+    prior = UtilityPrior(rebuild(about["kernel"], leaves), arrays.get("log_effect_variance"))
     objects = Objects(arrays["X"], arrays["codes"])
     draws = Draws(arrays["draws_dual"], arrays["draws_inverse"]) if "draws_dual" in arrays else None
     moments = arrays["mean"], arrays["dual"], arrays["gain"]
@@ -112,29 +112,31 @@ def _make(make: Callable[..., _ESTIMATOR], arrays: dict[str, Any], about: dict[s
     return model
 
 
-def _structure(kernel: Kernel) -> Any:
+def structure_of(kernel: Kernel) -> Any:
     """Name the classes of a kernel; its parameters are stored as arrays, in the order of the leaves."""
     name = type(kernel).__name__
     if _KERNELS.get(name) is not type(kernel):
         raise ChoiceGPError(f"a model with the kernel {name} cannot be saved: only choicegp's own kernels can")
     children = [getattr(kernel, part) for part in ("first", "second") if hasattr(kernel, part)]
-    return [name, *(_structure(child) for child in children)]
+    return [name, *(structure_of(child) for child in children)]
 
 
-def _rebuild(structure: Any, leaves: Any) -> Kernel:
+def rebuild(structure: Any, leaves: Any) -> Kernel:
     """Make a kernel of that structure whose parameters are the next arrays."""
     name, *children = structure
     if children:
-        return _KERNELS[name](*(_rebuild(child, leaves) for child in children))
+        return _KERNELS[name](*(rebuild(child, leaves) for child in children))
     kernel = _KERNELS[name]()
     fields, treedef = jax.tree.flatten(kernel)
     return jax.tree.unflatten(treedef, [next(leaves) for _ in fields])
 
 
-def _kernel_to_json(kernel: Kernel) -> dict[str, Any]:
+def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
+    """Turn a kernel into what JSON holds."""
     leaves = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(kernel)]
-    return {"structure": _structure(kernel), "leaves": leaves}
+    return {"structure": structure_of(kernel), "leaves": leaves}
 
 
-def _kernel_from_json(spec: dict[str, Any]) -> Kernel:
-    return _rebuild(spec["structure"], iter([np.asarray(leaf)[()] for leaf in spec["leaves"]]))
+def kernel_from_json(spec: dict[str, Any]) -> Kernel:
+    """Make the kernel that `kernel_to_json` wrote."""
+    return rebuild(spec["structure"], iter([np.asarray(leaf)[()] for leaf in spec["leaves"]]))

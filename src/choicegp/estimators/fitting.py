@@ -7,7 +7,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.growing import grown_starts, moments_at
+from choicegp.estimators.growing import grown_starts, moments_at, shrunk_starts
 from choicegp.estimators.result import FitResult
 from choicegp.estimators.runtime import linear_algebra_for, n_threads, progress_report
 from choicegp.inference.dense import Settings, fit_dense
@@ -15,6 +15,7 @@ from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude, prepare_to_conclude
 from choicegp.inference.problem import Problem, pose
+from choicegp.inference.starts import Start
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.prior import UtilityPrior
@@ -27,7 +28,7 @@ MOST_DENSE = 6000  # shown objects; d matrices of this order and their products 
 _SCORE_POINTS = 1024
 _FIRST_VARIANCE = float(np.exp(2.0))  # of a utility in units of the error scale
 _FIRST_EFFECT = 0.3
-_STARTS, _MORE_STARTS, _FEW_OBJECTS = 3, 6, 100  # where a start costs little, more are tried
+_STARTS, MORE_STARTS, _FEW_OBJECTS = 3, 9, 160  # where a start costs little, more are tried
 _FIRST_LAPSE = 0.05
 
 
@@ -58,7 +59,7 @@ class FitOptions(NamedTuple):
         n_utilities = params["n_utilities"]
         lapse = params["lapse"]
         learn = isinstance(lapse, str) and lapse == "learn"
-        rate = _FIRST_LAPSE if learn else _number("lapse", lapse, 0.0, 1.0)
+        rate = _FIRST_LAPSE if learn else number_option("lapse", lapse, 0.0, 1.0)
         if rate >= 1.0:
             raise ChoiceGPError("lapse must be below 1: at 1 the choices say nothing")
         for name in ("n_inducing", "batch_size"):
@@ -70,16 +71,16 @@ class FitOptions(NamedTuple):
             n_utilities=whole_number("n_utilities", n_utilities, 1),
             inference=inference,
             kernel=kernel_named(params["kernel"]),
-            object_effects=_flag("object_effects", params["object_effects"]),
+            object_effects=flag_option("object_effects", params["object_effects"]),
             lapse=rate,
             learn_lapse=learn,
-            standardize=_flag("standardize", params["standardize"]),
-            hyperpriors=_hyperpriors(params["hyperpriors"]),
-            learn_hyperparameters=_flag("learn_hyperparameters", params["learn_hyperparameters"]),
+            standardize=flag_option("standardize", params["standardize"]),
+            hyperpriors=hyperpriors_option(params["hyperpriors"]),
+            learn_hyperparameters=flag_option("learn_hyperparameters", params["learn_hyperparameters"]),
             n_restarts=None if restarts is None else whole_number("n_restarts", restarts, 1),
             max_iter=_STEPS[inference] if max_iter is None else whole_number("max_iter", max_iter, 1),
-            max_seconds=None if limit is None else _number("max_seconds", limit, 0.0, np.inf),
-            tol=_number("tol", params["tol"], 0.0, np.inf),
+            max_seconds=None if limit is None else number_option("max_seconds", limit, 0.0, np.inf),
+            tol=number_option("tol", params["tol"], 0.0, np.inf),
             n_jobs=jobs_option(params["n_jobs"]),
             progress=params["progress"],
             random_state=whole_number("random_state", params["random_state"], 0),
@@ -94,7 +95,8 @@ def _inference(value: Any) -> str:
     return "dense" if value == "auto" else value
 
 
-def _hyperpriors(value: Any) -> HyperPriors | None:
+def hyperpriors_option(value: Any) -> HyperPriors | None:
+    """Check hyperpriors: pairs of a mean and a standard deviation."""
     if value is None:
         return None
     if not isinstance(value, HyperPriors):
@@ -118,7 +120,8 @@ def whole_number(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def _number(name: str, value: Any, least: float, most: float) -> float:
+def number_option(name: str, value: Any, least: float, most: float) -> float:
+    """Check that an option is a number between two others."""
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not least <= value <= most:
         raise ChoiceGPError(f"{name} must be a number between {least:g} and {most:g}; got {value!r}")
@@ -130,7 +133,8 @@ def jobs_option(value: Any) -> int | None:
     return value if value is None or value == -1 else whole_number("n_jobs", value, 1)
 
 
-def _flag(name: str, value: Any) -> bool:
+def flag_option(name: str, value: Any) -> bool:
+    """Check that an option is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ChoiceGPError(f"{name} must be True or False; got {value!r}")
     return bool(value)
@@ -157,16 +161,16 @@ class Fitted(NamedTuple):
 
 
 def fit_posterior(
-    data: ChoiceData, options: FitOptions, warm: WarmStart | None, smaller: Posterior | None = None
+    data: ChoiceData, options: FitOptions, warm: WarmStart | None, neighbour: Posterior | None = None
 ) -> Fitted:
     """Fit the model; the caller sets precision and device.
 
-    ``smaller`` is the posterior of a model of the same data with one utility less, to grow from.
+    ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from.
     """
     if not data.has_choices:
         raise ChoiceGPError("fit needs data with choices: these have none")
     clock = Clock(options.max_seconds)
-    centre, scale = _scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
+    centre, scale = scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
     codes = {} if warm is None else dict(warm.codes)
     numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
     problem = pose(data, (data.X - centre) / scale, numbers, effects=options.object_effects)
@@ -176,14 +180,14 @@ def fit_posterior(
             "built yet: fit a sample of the sets (data.take or data.split)"
         )
     if options.n_restarts is None:
-        options = options._replace(n_restarts=_MORE_STARTS if problem.n_objects <= _FEW_OBJECTS else _STARTS)
+        options = options._replace(n_restarts=MORE_STARTS if problem.n_objects <= _FEW_OBJECTS else _STARTS)
     prior = _starting_prior(options, data.X.shape[1]) if warm is None else warm.posterior.prior
     _check_warm(options, warm)
     points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
     has_lapse = options.learn_lapse or options.lapse > 0
     prepare_to_conclude(options.n_utilities, problem, points, options.lapse if has_lapse else None)
     with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.max_iter) as report:
-        fit = _infer(prior, problem, options, clock, warm, smaller, report)
+        fit = _infer(prior, problem, options, clock, warm, neighbour, report)
         posterior, elbo = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
         status, message = fit.status, fit.message
         if options.inference == "mcmc" and status != "failed":
@@ -199,7 +203,7 @@ def fit_posterior(
     return Fitted(posterior, elbo, result, centre, scale, codes)
 
 
-def _scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
+def scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the shown objects' features; a constant feature is left unscaled."""
     if not standardize:
         return np.zeros(data.X.shape[1]), np.ones(data.X.shape[1])
@@ -221,11 +225,12 @@ def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:
         return prior
     if options.inference in _BY_DENSE:
         # Distances grow with the number of features; the hyperprior's mean is a sensible first variance.
-        return _rescaled(prior, np.sqrt(n_features), _FIRST_VARIANCE)
-    return _rescaled(prior, np.sqrt(n_features), 1.0)
+        return rescaled(prior, np.sqrt(n_features), _FIRST_VARIANCE)
+    return rescaled(prior, np.sqrt(n_features), 1.0)
 
 
-def _rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> UtilityPrior:
+def rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> UtilityPrior:
+    """Multiply every lengthscale and every variance."""
     shift = {"log_lengthscale": np.log(lengthscale), "log_variance": np.log(variance)}
     return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf + shift.get(path[-1].name, 0.0), prior)
 
@@ -249,14 +254,14 @@ def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:
 
 def _infer(
     prior: UtilityPrior, problem: Problem, options: FitOptions, clock: Clock, warm: WarmStart | None,
-    smaller: Posterior | None, report: Report | None,
+    neighbour: Posterior | None, report: Report | None,
 ) -> Fit:  # fmt: skip
     lapse, n_starts = options.lapse, options.n_restarts or _STARTS
     if options.inference in _BY_DENSE:
         start = None if warm is None else moments_at(warm.posterior, problem.objects)
         settings = Settings(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
         steps = options.max_iter if options.inference == "dense" else _STEPS["dense"]  # of the fit before
-        grown = [] if smaller is None else grown_starts(smaller, prior, problem)
+        grown = [] if neighbour is None else _neighbouring(neighbour, prior, problem)
         return fit_dense(
             prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=steps,
             tol=options.tol, clock=clock, settings=settings, lapse=lapse, warm=start, grown=grown, report=report,
@@ -275,6 +280,12 @@ def _infer(
         prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=options.max_iter,
         tol=options.tol, clock=clock, lapse=lapse, learn_prior=options.learn_hyperparameters, report=report,
     )  # fmt: skip
+
+
+def _neighbouring(neighbour: Posterior, prior: UtilityPrior, problem: Problem) -> list[Start]:
+    if neighbour.n_utilities < prior.n_utilities:
+        return grown_starts(neighbour, prior, problem)
+    return shrunk_starts(neighbour, problem)
 
 
 def _sampled(

@@ -1,4 +1,4 @@
-"""One utility more: starts for d + 1 utilities from a posterior of d."""
+"""One utility more, or one less: starts for d + 1 or d - 1 utilities from a posterior of d."""
 
 import jax
 import numpy as np
@@ -42,6 +42,18 @@ def grown_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) ->
         return Start(extended, jax.tree.map(lambda *parts: np.concatenate(parts), Sites(precision, linear), more))
 
     return [*(start(posterior.prior, i, 1.0) for i in range(posterior.n_utilities)), start(fresh, 0, 0.0)]
+
+
+def shrunk_starts(posterior: Posterior, problem: Problem) -> list[Start]:
+    """Leave out each utility in turn: one that a larger model was given too many may have kept others apart."""
+    sites = recovered_sites(posterior, problem)
+
+    def start(i: int) -> Start:
+        return Start(
+            *(jax.tree.map(lambda leaf: np.delete(leaf, i, axis=0), part) for part in (posterior.prior, sites))
+        )
+
+    return [start(i) for i in range(posterior.n_utilities)]
 
 
 def recovered_sites(posterior: Posterior, problem: Problem) -> Sites:

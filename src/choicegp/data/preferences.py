@@ -1,0 +1,104 @@
+"""Choices as preferences between two objects, for models that know nothing else."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+
+CONFLICTS = ("drop", "random", "majority")
+
+
+class Preferences(NamedTuple):
+    """Pairs of rows of a table of objects.
+
+    Attributes
+    ----------
+    winners, losers : int array (k,)
+    weights : array (k,)
+    n_conflicts : int
+        Pairs of objects that were both chosen, whatever was done with them.
+    """
+
+    winners: np.ndarray
+    losers: np.ndarray
+    weights: np.ndarray
+    n_conflicts: int
+
+
+def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, random_state: int = 0) -> Preferences:
+    """Reduce choices to preferences: every chosen object of a set is preferred to every rejected one.
+
+    Two objects that were both chosen are in conflict, and a rule decides.
+
+    Parameters
+    ----------
+    data : ChoiceData
+        With choices.
+    conflicts : {"drop", "random", "majority"}
+        "drop": they say nothing; "random": a fair coin decides; "majority": the one that is better in more of the
+        ``outputs`` is preferred, and equal numbers say nothing.
+    outputs : array (t, q), optional
+        For "majority": what the rows of ``data.X`` are worth, larger is better.
+    random_state : int
+        Seed of the coin.
+
+    Examples
+    --------
+    >>> data = ChoiceData.from_sets([[0.0], [1.0], [2.0]], [[0, 1], [0, 2]], [[1], [0, 2]])
+    >>> preferences(data).winners, preferences(data).losers
+    (array([1]), array([0]))
+    >>> preferences(data, "majority", outputs=[[0, 0, 0], [1, 1, 1], [1, 1, -1]]).winners
+    array([1, 2])
+    """
+    if conflicts not in CONFLICTS:
+        raise ChoiceGPError(f"conflicts must be one of {', '.join(CONFLICTS)}; got {conflicts!r}")
+    if not isinstance(data, ChoiceData):
+        raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
+    if not data.has_choices:
+        raise ChoiceGPError("preferences need data with choices: these have none")
+    worth = _outputs(outputs, len(data.X)) if conflicts == "majority" else None
+    coin = np.random.default_rng(random_state)
+    weights = np.ones(len(data)) if data.weights is None else np.asarray(data.weights, float)
+    sizes = np.diff(data.offsets)
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    n_conflicts = 0
+    # All sets of one size at a time.
+    for size in np.unique(sizes[sizes > 1]):
+        sets = np.flatnonzero(sizes == size)
+        places = data.offsets[sets][:, None] + np.arange(size)
+        rows, kept = data.flat_shown[places], np.asarray(data.flat_chosen)[places]
+        left, right = np.triu_indices(size, 1)
+        first, second = rows[:, left], rows[:, right]
+        ahead = kept[:, left].astype(int) - kept[:, right].astype(int)
+        both = kept[:, left] & kept[:, right]
+        n_conflicts += int(both.sum())
+        if conflicts == "random":
+            ahead = np.where(both, 2 * coin.integers(0, 2, size=both.shape) - 1, ahead)
+        elif worth is not None:
+            votes = np.sum(worth[first] > worth[second], axis=-1) - np.sum(worth[first] < worth[second], axis=-1)
+            ahead = np.where(both, np.sign(votes), ahead)
+        decided = ahead != 0
+        winner = np.where(ahead > 0, first, second)[decided]
+        loser = np.where(ahead > 0, second, first)[decided]
+        found.append((winner, loser, np.broadcast_to(weights[sets][:, None], ahead.shape)[decided]))
+    if not found:
+        none = np.zeros(0, int)
+        return Preferences(none, none, np.zeros(0), n_conflicts)
+    winners, losers, each = (np.concatenate(part) for part in zip(*found, strict=True))
+    return Preferences(winners, losers, each, n_conflicts)
+
+
+def _outputs(outputs: Any, n: int) -> np.ndarray:
+    if outputs is None:
+        raise ChoiceGPError("conflicts='majority' needs outputs=: what each row of data.X is worth, larger is better")
+    try:
+        worth = np.asarray(outputs, dtype=float)
+    except (TypeError, ValueError):
+        raise ChoiceGPError("outputs must be numbers, one row for each row of data.X") from None
+    if worth.ndim != 2 or len(worth) != n or not np.all(np.isfinite(worth)):
+        raise ChoiceGPError(
+            f"outputs must be finite numbers, one row for each of the {n} rows of data.X; got shape {worth.shape}"
+        )
+    return worth

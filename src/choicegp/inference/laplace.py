@@ -1,0 +1,192 @@
+"""Laplace's approximation for probit answers about margins of a Gaussian process.
+
+An answer k says that a margin s_k is positive, with probability Φ(s_k).  The margins are values of the process (a
+function of pairs) or differences of two of its values (a utility of objects); in either way s = A f, f ~ N(0, K).
+With g = A^T (log Φ)'(s) and W = -A^T (log Φ)''(s) A, the mode has K^-1 f = g, and the posterior is N(f, (K^-1 + W)^-1)
+= N(f, K - K R K), R = (K + W^-1)^-1.  The evidence is log p(f) + sum_k log Φ(s_k) - log|I + W K| / 2 at the mode.
+
+Its derivative with respect to K is known in closed form (Rasmussen and Williams, section 5.5.1), so that any kernel
+will do and nothing is differentiated through Newton's iteration or a factorisation.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from choicegp.model.probit import hazard, log_probit
+
+_MOST_STEPS = 100
+_STEPS = (1.0, 0.5, 0.25, 0.1, 0.02)  # parts of a Newton step that are tried at once
+_GAIN = 1e-10  # relative to the objective: less than this is no gain
+
+
+class Margins(NamedTuple):
+    """What was answered about: s = f[first] - f[second], or s = f where there are no index arrays.
+
+    Attributes
+    ----------
+    weight : Array (m,)
+        Weight of each answer; 0 for padding.
+    first, second : int Array (m,) or None
+    """
+
+    weight: Array
+    first: Array | None = None
+    second: Array | None = None
+
+    def of(self, f: Array) -> Array:
+        """Return A f."""
+        return f if self.first is None else f[self.first] - f[self.second]
+
+    def back(self, values: Array, n: int) -> Array:
+        """Return A^T values."""
+        if self.first is None:
+            return values
+        return jnp.zeros(n).at[self.first].add(values).at[self.second].add(-values)
+
+
+class Laplace(NamedTuple):
+    """The approximation at the mode.
+
+    Attributes
+    ----------
+    evidence : Array ()
+        Log of the approximate marginal likelihood.
+    dual : Array (n,)
+        K^-1 f = g.
+    gain : Array (n, n)
+        R: what the answers take off the prior covariance.
+    """
+
+    evidence: Array
+    dual: Array
+    gain: Array
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the evidence with respect to the covariances."""
+
+    covariance: Array
+    even: Array | None
+
+
+def laplace(covariance: Array, margins: Margins, start: Array, even: Array | None = None) -> tuple[Laplace, Slopes]:
+    """Find the mode by Newton's method, and the evidence and its derivatives there.
+
+    Parameters
+    ----------
+    covariance : Array (n, n)
+        K.
+    margins : Margins
+    start : Array (n,)
+        Where K^-1 f starts: zeros, or that of an earlier mode.
+    even : Array (n, n), optional
+        Covariance of a second process e, independent of f, where every answer k was given about f_k + e_k and
+        about f_k - e_k.  By symmetry its mode is zero and stays so; it only enters the evidence.  ``weight`` then
+        counts both answers.
+    """
+    n = len(start)
+    dual = _mode(covariance, margins, start)
+    f = covariance @ dual
+    s = margins.of(f)
+    h = hazard(s)
+    curvature = margins.weight * h * (s + h)
+    gain, log_det = _gain(covariance, margins, curvature)
+    evidence = jnp.sum(margins.weight * log_probit(s)) - 0.5 * dual @ f - 0.5 * log_det
+    # d curvature / ds: h' = -h (s + h).
+    third = margins.weight * (h * (1.0 - h * (s + h)) - h * (s + h) ** 2)
+    variance = _margin_variance(covariance, gain, margins)
+    even_slope = None
+    if even is not None:
+        even_gain, even_det = _gain(even, margins, curvature)
+        evidence -= 0.5 * even_det
+        variance += _margin_variance(even, even_gain, margins)
+        even_slope = -0.5 * even_gain
+    # The mode moves with K: f changes by (I - K R) dK g, and the determinants change with f.
+    pull = -0.5 * margins.back(third * variance, n)
+    through = pull - gain @ (covariance @ pull)
+    moved = jnp.outer(through, dual)
+    slope = 0.5 * (jnp.outer(dual, dual) - gain) + 0.5 * (moved + moved.T)
+    return Laplace(evidence, dual, gain), Slopes(slope, even_slope)
+
+
+def _margin_variance(covariance: Array, gain: Array, margins: Margins) -> Array:
+    """Return the posterior variances of the margins, the diagonal of A (K - K R K) A^T."""
+    through = covariance @ gain
+    if margins.first is None:
+        return jnp.diagonal(covariance) - jnp.sum(through * covariance, axis=1)
+    spread = covariance - through @ covariance
+    own = jnp.diagonal(spread)
+    return own[margins.first] + own[margins.second] - 2.0 * spread[margins.first, margins.second]
+
+
+def _gain(covariance: Array, margins: Margins, curvature: Array) -> tuple[Array, Array]:
+    """Return R = (K + W^-1)^-1 and log|I + W K|; K is never factorised, so it may be singular."""
+    n = len(covariance)
+    if margins.first is None:
+        # W is diagonal: R = W^1/2 B^-1 W^1/2 with B = I + W^1/2 K W^1/2.
+        root = jnp.sqrt(jnp.maximum(curvature, 0.0))
+        factor = jnp.linalg.cholesky(jnp.eye(n) + root[:, None] * covariance * root[None, :])
+        half = jax.scipy.linalg.solve_triangular(factor, jnp.diag(root), lower=True)
+        return half.T @ half, 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
+    w = _laplacian(margins, curvature, n)
+    sum_matrix = jnp.eye(n) + w @ covariance
+    gain = jnp.linalg.solve(sum_matrix, w)
+    return 0.5 * (gain + gain.T), jnp.linalg.slogdet(sum_matrix)[1]
+
+
+def _laplacian(margins: Margins, curvature: Array, n: int) -> Array:
+    """Return W = A^T diag(curvature) A."""
+    i, j = margins.first, margins.second
+    w = jnp.zeros((n, n)).at[i, j].add(-curvature).at[j, i].add(-curvature)
+    return w.at[i, i].add(curvature).at[j, j].add(curvature)
+
+
+def _mode(covariance: Array, margins: Margins, start: Array) -> Array:
+    """Maximise sum_k log Φ(s_k) - f^T K^-1 f / 2 by Newton's method, over a = K^-1 f."""
+    n = len(start)
+
+    def objective(dual: Array) -> Array:
+        f = covariance @ dual
+        return jnp.sum(margins.weight * log_probit(margins.of(f))) - 0.5 * dual @ f
+
+    def step(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        dual, value, _, number = carry
+        f = covariance @ dual
+        s = margins.of(f)
+        h = hazard(s)
+        curvature = margins.weight * h * (s + h)
+        b = margins.back(curvature * s + margins.weight * h, n)
+        towards = b - _solve(covariance, margins, curvature, covariance @ b)
+        tried = jnp.stack([dual + part * (towards - dual) for part in _STEPS])
+        values = jax.lax.map(objective, tried)
+        values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
+        best = jnp.argmax(values)
+        better = values[best] > value
+        after = jnp.where(better, tried[best], dual)
+        gained = jnp.where(better, values[best] - value, 0.0)
+        return after, jnp.where(better, values[best], value), gained, number + 1
+
+    def goes_on(carry: tuple[Array, Array, Array, Array]) -> Array:
+        _, value, gained, number = carry
+        return (gained > _GAIN * (1.0 + jnp.abs(value))) & (number < _MOST_STEPS)
+
+    # An earlier mode is only a better start where it is: the kernel may have changed a lot since.
+    nothing = jnp.zeros_like(start)
+    values = jnp.stack([objective(start), objective(nothing)])
+    start = jnp.where(values[0] > values[1], start, nothing)
+    begin = (start, jnp.nanmax(values), jnp.asarray(jnp.inf), jnp.asarray(0))
+    return jax.lax.while_loop(goes_on, step, begin)[0]
+
+
+def _solve(covariance: Array, margins: Margins, curvature: Array, values: Array) -> Array:
+    """Return R values."""
+    n = len(covariance)
+    if margins.first is None:
+        root = jnp.sqrt(jnp.maximum(curvature, 0.0))
+        factor = jnp.linalg.cholesky(jnp.eye(n) + root[:, None] * covariance * root[None, :])
+        return root * jax.scipy.linalg.cho_solve((factor, True), root * values)
+    w = _laplacian(margins, curvature, n)
+    return jnp.linalg.solve(jnp.eye(n) + w @ covariance, w @ values)

@@ -1,0 +1,56 @@
+"""Covariances of functions of two objects, "how much better is the first than the second", from a kernel on objects.
+
+A pair has a left and a right object; q(l, r) > 0 says that the left one is better.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from choicegp.model.kernels import Kernel
+
+
+class PairFeatures(NamedTuple):
+    """Features of the left and the right objects of some pairs, each (n, c)."""
+
+    left: Array
+    right: Array
+
+    @property
+    def swapped(self) -> "PairFeatures":
+        """The same pairs the other way round."""
+        return PairFeatures(self.right, self.left)
+
+
+def preference(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+    """Covariance (n1, n2) of differences u(l) - u(r) of one utility with that kernel, eq:kernpref."""
+    gram = kernel.gram
+    return (
+        gram(first.left, second.left) - gram(first.left, second.right)
+        - gram(first.right, second.left) + gram(first.right, second.right)
+    )  # fmt: skip
+
+
+def intransitive(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+    """Covariance (n1, n2) of skew-symmetric functions that need not come from a utility, eq:kernprefintr."""
+    gram = kernel.gram
+    straight = gram(first.left, second.left) * gram(first.right, second.right)
+    return straight - gram(first.left, second.right) * gram(first.right, second.left)
+
+
+def odd(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+    """Covariance (n1, n2) of (f(l, r) - f(r, l)) / 2, where f has the kernel on the features of both objects."""
+    return 0.5 * (_concatenated(kernel, first, second) - _concatenated(kernel, first, second.swapped))
+
+
+def even(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+    """Covariance (n1, n2) of (f(l, r) + f(r, l)) / 2, the part of f that does not know an order."""
+    return 0.5 * (_concatenated(kernel, first, second) + _concatenated(kernel, first, second.swapped))
+
+
+def _concatenated(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+    # The left and the right object share their lengthscales: pairs are learned from in both orders.
+    twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]) if jnp.ndim(leaf) else leaf, kernel)
+    return twice.gram(jnp.concatenate(first, axis=1), jnp.concatenate(second, axis=1))
