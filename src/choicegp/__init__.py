@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from choicegp.errors import ChoiceDataError, ChoiceGPError
     from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.estimators.dimension import select_n_utilities
+    from choicegp.estimators.embedding_search import search_embedding
     from choicegp.estimators.leave_one_out import compare
+    from choicegp.estimators.pareto_embedding import ParetoEmbedding
+    from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.model.hyperpriors import HyperPriors
 
 # XLA's loader warns on standard error about every program that comes from the compilation cache.
@@ -30,8 +33,13 @@ _HOME = {
     "ChoiceDataError": "choicegp.errors",
     "ChoiceGP": "choicegp.estimators.choice_gp",
     "ChoiceGPError": "choicegp.errors",
+    "GeneralPreferenceGP": "choicegp.estimators.preference_gp",
     "HyperPriors": "choicegp.model.hyperpriors",
+    "PairGP": "choicegp.estimators.preference_gp",
+    "PreferenceGP": "choicegp.estimators.preference_gp",
+    "ParetoEmbedding": "choicegp.estimators.pareto_embedding",
     "compare": "choicegp.estimators.leave_one_out",
+    "search_embedding": "choicegp.estimators.embedding_search",
     "select_n_utilities": "choicegp.estimators.dimension",
 }
 _MODULES = ("datasets", "kernels", "metrics")
@@ -41,12 +49,17 @@ __all__ = [
     "ChoiceDataError",
     "ChoiceGP",
     "ChoiceGPError",
+    "GeneralPreferenceGP",
     "HyperPriors",
+    "PairGP",
+    "ParetoEmbedding",
+    "PreferenceGP",
     "__version__",
     "compare",
     "datasets",
     "kernels",
     "metrics",
+    "search_embedding",
     "select_n_utilities",
 ]
 

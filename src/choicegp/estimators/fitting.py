@@ -15,7 +15,7 @@ from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude, prepare_to_conclude
 from choicegp.inference.problem import Problem, pose
-from choicegp.inference.starts import Start
+from choicegp.inference.starts import Start, rescaled
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.prior import UtilityPrior
@@ -227,12 +227,6 @@ def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:
         # Distances grow with the number of features; the hyperprior's mean is a sensible first variance.
         return rescaled(prior, np.sqrt(n_features), _FIRST_VARIANCE)
     return rescaled(prior, np.sqrt(n_features), 1.0)
-
-
-def rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> UtilityPrior:
-    """Multiply every lengthscale and every variance."""
-    shift = {"log_lengthscale": np.log(lengthscale), "log_variance": np.log(variance)}
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf + shift.get(path[-1].name, 0.0), prior)
 
 
 def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:

@@ -37,7 +37,12 @@ def random_start(prior: UtilityPrior, problem: Problem, rng: np.random.Generator
     return Sites(np.zeros(covariance.shape), _FIRST_SIZE * draw / size)  # type: ignore[arg-type]
 
 
+def rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> UtilityPrior:
+    """Multiply every lengthscale and every variance."""
+    shift = {"log_lengthscale": np.log(lengthscale), "log_variance": np.log(variance)}
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: np.asarray(leaf) + shift.get(path[-1].name, 0.0), prior)
+
+
 def scaled(prior: UtilityPrior, factor: float) -> UtilityPrior:
     """Multiply every lengthscale by ``factor``."""
-    shift = {"log_lengthscale": np.log(factor)}
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: np.asarray(leaf) + shift.get(path[-1].name, 0.0), prior)
+    return rescaled(prior, factor, 1.0)
