@@ -3,7 +3,8 @@
 Every method has the same, fixed hyperparameters.  Eight small problems, sets of 2 to 6 objects, 1 to 3 utilities;
 answers without errors, with errors, and contradictory ones.  Held-out sets are over the same objects.  Errors are
 mean absolute differences to MCMC: of object-choice probabilities, of posterior means and standard deviations of
-utility differences (utilities matched to MCMC's), and of log P of held-out choices.
+utility differences (utilities matched to MCMC's), and of log P of held-out choices.  The method "mcmc" is a second set
+of chains: predictions use 512 draws, and two such sets differ by that much.
 
     python experiments/truth.py            # about an hour on two cores; --methods dense joint: a quarter of that
     python experiments/truth.py --quick    # shorter chains and 500 Adam steps, to see that it runs
@@ -20,7 +21,7 @@ from choicegp.kernels import RBF
 
 LENGTHSCALE, VARIANCE = 1.5, 9.0
 N_TEST = 200
-METHODS = ("dense", "joint", "paper-converged", "paper")
+METHODS = ("dense", "joint", "paper-converged", "paper", "mcmc")
 
 
 class Setting(NamedTuple):
@@ -96,6 +97,7 @@ def main() -> None:
         "kernel": RBF(LENGTHSCALE, VARIANCE), "learn_hyperparameters": False, "standardize": False, "progress": False,
         "random_state": args.seed,
     }  # fmt: skip
+    n_draws = 200 if args.quick else 3000
     print("| problem | d | method | choice probabilities | means | sds | log P | exact posterior: R-hat, draws |")
     print("|---" * 8 + "|")
     errors: dict[str, list[float]] = {method: [] for method in args.methods}
@@ -104,12 +106,14 @@ def main() -> None:
             continue
         train, test = make(setting, args.seed + number)
         d = setting.n_utilities
-        truth = ChoiceGP(d, inference="mcmc", max_iter=200 if args.quick else 3000, **options).fit(train)
+        truth = ChoiceGP(d, inference="mcmc", max_iter=n_draws, **options).fit(train)
         probability, log_p = np.concatenate(truth.predict_proba(test)), truth.log_prob(test, normalized=True)
         mean, sd = differences(truth, train.X)
         for method in args.methods:
-            steps = 500 if args.quick and method == "paper" else None
-            model = ChoiceGP(d, inference=method, max_iter=steps, **options).fit(train)
+            steps = 500 if args.quick and method == "paper" else n_draws if method == "mcmc" else None
+            # Other chains: how far the truth is from itself.
+            own = options | {"random_state": args.seed + 1} if method == "mcmc" else options
+            model = ChoiceGP(d, inference=method, max_iter=steps, **own).fit(train)
             own_mean, own_sd = matched(*differences(model, train.X), mean)
             error = np.abs(np.concatenate(model.predict_proba(test)) - probability).mean()
             errors[method].append(error)
