@@ -13,7 +13,7 @@ from choicegp.inference.posterior import Posterior
 from choicegp.kernels import RBF
 
 N_OBJECTS = 8
-SLOW = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 FEW = settings(SLOW, max_examples=5)
 
 
