@@ -37,8 +37,8 @@ def main() -> None:
     model = ChoiceGP(2, n_restarts=1, progress=False, random_state=0).fit(problem.train)
     result = model.fit_result_
     shown = len(model.posterior_.objects.X)
-    # A second fit has compiled programs: seconds a step without compiling.
-    again = ChoiceGP(2, n_restarts=1, progress=False, random_state=0).fit(problem.train).fit_result_
+    # A second, shorter fit has compiled programs: seconds a step without compiling.
+    again = ChoiceGP(2, n_restarts=1, max_iter=30, progress=False, random_state=0).fit(problem.train).fit_result_
     with computing():
         objects = Objects(jnp.asarray(model.posterior_.objects.X), jnp.asarray(model.posterior_.objects.codes))
         gram = jnp.asarray(np.asarray(model.posterior_.prior.covariance(objects, objects))) + jnp.eye(shown)
@@ -46,9 +46,9 @@ def main() -> None:
         # Two factorisations a step and utility: of the prior covariance and of B.
         bare = 2 * sum(best_of(lambda i=i: factorise(gram[i]), 3) for i in range(2))
     print(json.dumps({
-        "objects": shown, "sets": args.n_sets, "seconds": again.seconds, "cold": result.seconds,
-        "steps": again.n_iter, "step_ms": 1e3 * again.seconds / again.n_iter, "bare_ms": 1e3 * bare,
-        "ratio": again.seconds / again.n_iter / bare, "elbo": model.elbo_, "status": again.status,
+        "objects": shown, "sets": args.n_sets, "seconds": result.seconds, "steps": result.n_iter,
+        "step_ms": 1e3 * again.seconds / again.n_iter, "bare_ms": 1e3 * bare,
+        "ratio": again.seconds / again.n_iter / bare, "elbo": model.elbo_, "status": result.status,
         "memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }))  # fmt: skip
 
