@@ -12,7 +12,7 @@ import numpy as np
 from problems import scaled
 
 from choicegp import ChoiceGP
-from choicegp.estimators.runtime import computing
+from choicegp.estimators.runtime import computing, linear_algebra_for
 from choicegp.model.prior import Objects
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     shown = len(model.posterior_.objects.X)
     # A second, shorter fit has compiled programs: seconds a step without compiling.
     again = ChoiceGP(2, n_restarts=1, max_iter=30, progress=False, random_state=0).fit(problem.train).fit_result_
-    with computing():
+    with computing(), linear_algebra_for(shown):
         objects = Objects(jnp.asarray(model.posterior_.objects.X), jnp.asarray(model.posterior_.objects.codes))
         gram = jnp.asarray(np.asarray(model.posterior_.prior.covariance(objects, objects))) + jnp.eye(shown)
         factorise = jax.jit(jnp.linalg.cholesky)
