@@ -94,3 +94,12 @@ def twins(twin_table: pd.DataFrame, quick: Callable[..., ChoiceGP]) -> ChoiceGP:
     pairs = [[2 * i, 2 * j + 1] for i in range(8) for j in range(8) if (i - j) % 8 < 3]
     data = ChoiceData.from_pairs(twin_table, pairs)
     return quick(n_utilities=1, object_effects=True, max_iter=60).fit(data)
+
+
+@pytest.fixture(scope="package")
+def easy() -> tuple[ChoiceData, ChoiceData]:
+    """Return training and test sets, of two to four objects, whose features are their utilities."""
+    rng = np.random.default_rng(0)
+    X = 5.0 + 3.0 * rng.normal(size=(60, 2))
+    shown = datasets.random_sets(60, 240, (2, 4), random_state=1)
+    return ChoiceData.from_utilities(X, X, shown).split(60, random_state=0)

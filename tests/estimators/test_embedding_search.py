@@ -7,20 +7,11 @@ import optuna
 import pandas as pd
 import pytest
 
-from choicegp import ChoiceData, ChoiceGPError, ParetoEmbedding, datasets, metrics, search_embedding
+from choicegp import ChoiceData, ChoiceGPError, ParetoEmbedding, metrics, search_embedding
 from choicegp.estimators import embedding_search
 from choicegp.estimators.embedding_search import EmbeddingSearch
 
 FIXED = {"n_layers": 1, "n_units": 16, "max_epochs": 10}
-
-
-@pytest.fixture(scope="module")
-def easy() -> tuple[ChoiceData, ChoiceData]:
-    """Return training and test sets, of two to four objects, whose features are their utilities."""
-    rng = np.random.default_rng(0)
-    X = 5.0 + 3.0 * rng.normal(size=(60, 2))
-    shown = datasets.random_sets(60, 240, (2, 4), random_state=1)
-    return ChoiceData.from_utilities(X, X, shown).split(60, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -30,15 +30,6 @@ def equal(one, other) -> bool:
 
 
 @pytest.fixture(scope="module")
-def easy() -> tuple[ChoiceData, ChoiceData]:
-    """Return training and test sets, of two to four objects, whose features are their utilities."""
-    rng = np.random.default_rng(0)
-    X = 5.0 + 3.0 * rng.normal(size=(60, 2))
-    shown = datasets.random_sets(60, 240, (2, 4), random_state=1)
-    return ChoiceData.from_utilities(X, X, shown).split(60, random_state=0)
-
-
-@pytest.fixture(scope="module")
 def embedded(easy) -> ParetoEmbedding:
     """Return a model of the easy sets; no test may change it."""
     return small().fit(easy[0])

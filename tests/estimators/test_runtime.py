@@ -148,3 +148,11 @@ def test_progress_needs_no_standard_error(monkeypatch):
     monkeypatch.setattr(runtime.sys, "stderr", None)
     with progress_report("auto", 10) as report:
         assert report is None
+
+
+def test_a_value_that_is_not_known_is_not_shown_as_a_number(capsys):
+    with progress_report(True, 10) as report:
+        report("matching moments", 5, float("nan"))
+    shown = capsys.readouterr().err
+    assert "matching moments" in shown
+    assert "nan" not in shown

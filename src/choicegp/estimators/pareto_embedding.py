@@ -1,7 +1,6 @@
 """ParetoEmbedding: choice functions by a network whose outputs are utilities."""
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -14,7 +13,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.estimators.archive import plain, read_archive, write_archive
 from choicegp.estimators.base import Estimator
 from choicegp.estimators.fitting import flag_option, number_option, scaling, whole_number
-from choicegp.estimators.runtime import computing
+from choicegp.estimators.runtime import computing, is_watched, on_terminal
 from choicegp.inference.embedding_training import TrainedEmbedding, TrainingSettings, padded_sets, train_embedding
 from choicegp.inference.fit import Clock, Report
 from choicegp.inference.programs import program
@@ -346,17 +345,14 @@ def check_training_data(data: Any, function: str) -> None:
 @contextlib.contextmanager
 def progress_bar(progress: bool | str, total: int, unit: str) -> Iterator[Report | None]:
     """Yield a function that shows how many units of work are done, and a value; None when nobody looks."""
-    if progress not in (True, False, "auto"):
-        raise ChoiceGPError(f"progress must be True, False or 'auto'; got {progress!r}")
-    on_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if not (progress is True or (progress == "auto" and on_terminal)):
+    if not is_watched(progress):
         yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=on_terminal) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=on_terminal()) as bar:
         task = bar.add_task("compiling", total=total)
 
         def report(phase: str, step: int, value: float) -> None:

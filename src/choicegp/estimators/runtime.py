@@ -1,6 +1,7 @@
 """How computations run: precision, device and progress."""
 
 import contextlib
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -66,16 +67,25 @@ def computing(device: str = "auto") -> Iterator[None]:
         yield
 
 
+def on_terminal() -> bool:
+    """Whether standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def is_watched(progress: bool | str) -> bool:
+    """Whether progress is to be shown: True, False, or "auto", on a terminal only."""
+    if progress not in (True, False, "auto"):
+        raise ChoiceGPError(f"progress must be True, False or 'auto'; got {progress!r}")
+    return progress is True or (progress == "auto" and on_terminal())
+
+
 @contextlib.contextmanager
 def progress_report(progress: bool | str, max_iter: int) -> Iterator[Report | None]:
     """Yield a function that shows phase, step, ELBO and remaining time; None when nobody looks.
 
     ``progress`` is True, False, or "auto": on a terminal only.
     """
-    if progress not in (True, False, "auto"):
-        raise ChoiceGPError(f"progress must be True, False or 'auto'; got {progress!r}")
-    on_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if not (progress is True or (progress == "auto" and on_terminal)):
+    if not is_watched(progress):
         yield None
         return
     from rich.console import Console
@@ -87,10 +97,10 @@ def progress_report(progress: bool | str, max_iter: int) -> Iterator[Report | No
         TimeRemainingColumn(),
     )  # fmt: skip
     # On a terminal the bar goes when it is done; in a log its last state is all there is to see.
-    with Progress(*columns, console=Console(stderr=True), transient=on_terminal) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=on_terminal()) as bar:
         task = bar.add_task("compiling", total=max_iter, bound="...")
 
         def report(phase: str, step: int, bound: float) -> None:
-            bar.update(task, description=phase, completed=step, bound=f"{bound:.1f}")
+            bar.update(task, description=phase, completed=step, bound=f"{bound:.1f}" if math.isfinite(bound) else "...")
 
         yield report
