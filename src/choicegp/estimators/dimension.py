@@ -1,7 +1,6 @@
 """How many utilities: a forward search over their number, judged by leaving sets out."""
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -12,7 +11,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.estimators.fitting import MORE_STARTS, FitOptions, fit_posterior, jobs_option, whole_number
 from choicegp.estimators.leave_one_out import leave_one_out
-from choicegp.estimators.runtime import computing, linear_algebra_for, n_threads
+from choicegp.estimators.runtime import computing, is_watched, linear_algebra_for, n_threads, on_terminal
 from choicegp.inference.fit import Clock
 from choicegp.selection.alike import alike_notes
 from choicegp.selection.comparison import Difference, differences_to_best, smallest_within_one_se
@@ -278,16 +277,13 @@ def _utilities(n: int) -> str:
 @contextlib.contextmanager
 def _progress_bar(progress: bool | str, most: int) -> Iterator[Callable[[int], None]]:
     """Yield a function that is told which number of utilities is at work."""
-    on_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if progress not in (True, False, "auto"):
-        raise ChoiceGPError(f"progress must be True, False or 'auto'; got {progress!r}")
-    if not (progress is True or (progress == "auto" and on_terminal)):
+    if not is_watched(progress):
         yield lambda d: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=on_terminal) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=on_terminal()) as bar:
         task = bar.add_task("compiling", total=most)
         yield lambda d: bar.update(task, description=f"{_utilities(d)} of at most {most}", completed=d - 1)
