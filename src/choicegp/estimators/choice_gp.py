@@ -40,14 +40,16 @@ class ChoiceGP(Estimator):
     ----------
     n_utilities : int or "auto"
         Number of hidden utilities; "auto": chosen by `select_n_utilities` (at most 5).
-    inference : {"auto", "dense", "joint", "paper", "paper-converged", "mcmc"}
-        "dense": block sites by natural gradient, exact for up to a few thousand shown objects; "paper": the
-        authors' own approximation, 5000 Adam steps; "paper-converged": the same family with a good optimiser;
-        "joint": "dense", and then correlations between utilities, whose intervals have the right width (small
-        problems); "mcmc": draws from the exact posterior, at the hyperparameters of a "dense" fit.
+    inference : {"auto", "dense", "sparse", "joint", "paper", "paper-converged", "mcmc"}
+        "dense": block sites by natural gradient, exact for up to a few thousand shown objects; "sparse": the same at
+        inducing points and by mini-batches, for any number of objects and sets; "auto": "dense" for up to 1500
+        different objects, else "sparse" (``fit_result_.notes`` says so); "paper": the authors' own approximation,
+        5000 Adam steps; "paper-converged": the same family with a good optimiser; "joint": "dense", and then
+        correlations between utilities, whose intervals have the right width (small problems); "mcmc": draws from the
+        exact posterior, at the hyperparameters of a "dense" fit.
     kernel : str or Kernel
-        "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of
-        kernels from `choicegp.kernels`.
+        "auto": "rbf", and with sparse inference waves in single features beside it; "rbf", "matern12", "matern32",
+        "matern52", "linear", "periodic", "additive", or a composition of kernels from `choicegp.kernels`.
     object_effects : bool
         Whether each object id has, beside its features, an effect of its own.
     lapse : float or "learn"
@@ -61,14 +63,17 @@ class ChoiceGP(Estimator):
     n_restarts : int, optional
         Number of annealed starts; the best goes on. By default 3, or 6 for at most 100 shown objects.
     max_iter : int, optional
-        Most steps; by default 300 ("dense"), 5000 ("paper") or 1000 ("paper-converged"). With "joint", steps after
-        the dense fit, by default 200; with "mcmc", draws of each of four chains, by default 1000.
+        Most steps; by default 300 ("dense"), 2000 ("sparse"), 5000 ("paper") or 1000 ("paper-converged"). With
+        "joint", steps after the dense fit, by default 200; with "mcmc", draws of each of four chains, by default 1000.
     max_seconds : float, optional
         Time limit of the fit; what was reached by then is kept.
     tol : float
         The fit has converged when a few steps gain less than this many nats.
-    n_inducing, batch_size : None
-        Belong to sparse inference, which is not built yet.
+    n_inducing, batch_size : int, optional
+        Of sparse inference: inducing points for each utility (by default 512 on a CPU, 1024 on an accelerator), and
+        sets in a step (256, 512).
+    learn_inducing : bool
+        Whether sparse inference moves its inducing points; they stay well spread objects otherwise.
     device : {"auto", "cpu", "gpu"}
     n_jobs : int, optional
         Threads that run starts side by side; -1 for all cores.  By default all cores for up to 1000 shown objects,
@@ -107,7 +112,7 @@ class ChoiceGP(Estimator):
         n_utilities: int | str = 2,
         *,
         inference: str = "auto",
-        kernel: str | Kernel = "rbf",
+        kernel: str | Kernel = "auto",
         object_effects: bool = False,
         lapse: float | str = 0.0,
         standardize: bool = True,
@@ -119,6 +124,7 @@ class ChoiceGP(Estimator):
         tol: float = 0.02,
         n_inducing: int | None = None,
         batch_size: int | None = None,
+        learn_inducing: bool = False,
         device: str = "auto",
         n_jobs: int | None = None,
         progress: bool | str = "auto",
@@ -138,6 +144,7 @@ class ChoiceGP(Estimator):
         self.tol = tol
         self.n_inducing = n_inducing
         self.batch_size = batch_size
+        self.learn_inducing = learn_inducing
         self.device = device
         self.n_jobs = n_jobs
         self.progress = progress

@@ -29,6 +29,8 @@ def diagnose(model: "ChoiceGP", n_draws: int, random_state: int) -> Diagnosis:
     """Weight draws of the posterior and say what the weights mean."""
     whole_number("n_draws", n_draws, _FEWEST)
     whole_number("random_state", random_state, 0)
+    if model.posterior_.is_sparse:
+        raise ChoiceGPError("diagnose needs inference='dense': a sparse posterior has no draws at all objects")
     if model.posterior_.draws is not None:
         raise ChoiceGPError(
             "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'"

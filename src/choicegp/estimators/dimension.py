@@ -153,12 +153,13 @@ def _template(options: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes those of ChoiceGP")
     checked = FitOptions.validated(ChoiceGP(1, **options).get_params())
-    if checked.inference in ("joint", "mcmc"):
+    if checked.inference in ("sparse", "joint", "mcmc"):
         raise ChoiceGPError(
             f"the number of utilities is chosen with inference='dense'; fit that number by {checked.inference!r} after"
         )
-    # Bars of fits side by side would overwrite each other.
-    return options | {"progress": False}
+    # Leave-one-out needs a site for every set.  Bars of fits side by side would overwrite each other.
+    inference = "dense" if checked.inference == "auto" else checked.inference
+    return options | {"inference": inference, "progress": False}
 
 
 def _annealed_fits(options: dict[str, Any], data: ChoiceData, most: int, n_jobs: int) -> Iterator[ChoiceGP]:
@@ -186,7 +187,7 @@ def _step(model: ChoiceGP, before: _Step | None, data: ChoiceData, n_jobs: int) 
 def _again(step: _Step, neighbour: _Step, start: str, data: ChoiceData, n_jobs: int) -> _Step:
     """Fit once more from a model with one utility less or more, keep the better fit, and score it."""
     params = step.model.get_params(deep=False)
-    checked = FitOptions.validated(params)
+    checked = FitOptions.validated(params).decided(data)
     if checked.inference == "dense":
         with computing(step.model.device):
             fitted = fit_posterior(data, checked, None, neighbour.model.posterior_)

@@ -21,11 +21,13 @@ from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.prior import UtilityPrior
 from choicegp.selection.alike import alike_notes
 
-_STEPS = {"dense": 300, "paper": 5000, "paper-converged": 1000, "joint": 200, "mcmc": 1000}
+_STEPS = {"dense": 300, "sparse": 2000, "paper": 5000, "paper-converged": 1000, "joint": 200, "mcmc": 1000}
 _BY_DENSE = ("dense", "joint", "mcmc")  # what begins with, or is, a dense fit
-_NOT_BUILT = ("sparse",)
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
+AUTO_DENSE = 1500
+"""Shown objects up to which "auto" means dense inference: then it takes about as long as a sparse one."""
 _SCORE_POINTS = 1024
+_SAMPLE = 10_000  # objects among which inducing points are chosen
 _FIRST_VARIANCE = float(np.exp(2.0))  # of a utility in units of the error scale
 _FIRST_EFFECT = 0.3
 _STARTS, MORE_STARTS, _FEW_OBJECTS = 3, 9, 160  # where a start costs little, more are tried
@@ -38,6 +40,7 @@ class FitOptions(NamedTuple):
     n_utilities: int
     inference: str
     kernel: Kernel
+    any_kernel: bool
     object_effects: bool
     lapse: float
     learn_lapse: bool
@@ -45,9 +48,12 @@ class FitOptions(NamedTuple):
     hyperpriors: HyperPriors | None
     learn_hyperparameters: bool
     n_restarts: int | None
-    max_iter: int
+    max_iter: int | None
     max_seconds: float | None
     tol: float
+    n_inducing: int | None
+    batch_size: int | None
+    learn_inducing: bool
     n_jobs: int | None
     progress: bool | str
     random_state: int
@@ -62,15 +68,19 @@ class FitOptions(NamedTuple):
         rate = _FIRST_LAPSE if learn else number_option("lapse", lapse, 0.0, 1.0)
         if rate >= 1.0:
             raise ChoiceGPError("lapse must be below 1: at 1 the choices say nothing")
-        for name in ("n_inducing", "batch_size"):
-            if params[name] is not None:
-                raise ChoiceGPError(f"{name} belongs to inference='sparse', which is not built yet: leave it at None")
-        max_iter = params["max_iter"]
+        sizes = {name: params[name] for name in ("n_inducing", "batch_size")}
+        for name, value in sizes.items():
+            if value is not None and inference not in ("auto", "sparse"):
+                raise ChoiceGPError(f"{name} belongs to inference='sparse': leave it at None")
+            sizes[name] = None if value is None else whole_number(name, value, 1)
+        max_iter, kernel = params["max_iter"], params["kernel"]
+        any_kernel = isinstance(kernel, str) and kernel == "auto"
         limit, restarts = params["max_seconds"], params["n_restarts"]
         return cls(
             n_utilities=whole_number("n_utilities", n_utilities, 1),
             inference=inference,
-            kernel=kernel_named(params["kernel"]),
+            kernel=kernel_named("rbf" if any_kernel else kernel),
+            any_kernel=any_kernel,
             object_effects=flag_option("object_effects", params["object_effects"]),
             lapse=rate,
             learn_lapse=learn,
@@ -78,21 +88,42 @@ class FitOptions(NamedTuple):
             hyperpriors=hyperpriors_option(params["hyperpriors"]),
             learn_hyperparameters=flag_option("learn_hyperparameters", params["learn_hyperparameters"]),
             n_restarts=None if restarts is None else whole_number("n_restarts", restarts, 1),
-            max_iter=_STEPS[inference] if max_iter is None else whole_number("max_iter", max_iter, 1),
+            max_iter=None if max_iter is None else whole_number("max_iter", max_iter, 1),
             max_seconds=None if limit is None else number_option("max_seconds", limit, 0.0, np.inf),
             tol=number_option("tol", params["tol"], 0.0, np.inf),
+            learn_inducing=flag_option("learn_inducing", params["learn_inducing"]),
+            **sizes,
             n_jobs=jobs_option(params["n_jobs"]),
             progress=params["progress"],
             random_state=whole_number("random_state", params["random_state"], 0),
         )
 
+    def decided(self, data: ChoiceData) -> "FitOptions":
+        """Fill in what depends on the data: the inference, and with it the number of steps."""
+        inference = self.inference
+        if inference == "auto":
+            small = self.object_effects or _n_different(data) <= AUTO_DENSE
+            inference = "dense" if small else "sparse"
+        max_iter = _STEPS[inference] if self.max_iter is None else self.max_iter
+        return self._replace(inference=inference, max_iter=max_iter)
+
+    @property
+    def n_steps(self) -> int:
+        """Most steps, once the inference is decided."""
+        assert self.max_iter is not None
+        return self.max_iter
+
+
+def _n_different(data: ChoiceData) -> int:
+    """Count the shown objects that differ in their features, as far as it takes to choose the inference."""
+    shown = np.unique(data.flat_shown)
+    return len(shown) if len(shown) <= AUTO_DENSE else len(np.unique(data.X[shown], axis=0))
+
 
 def _inference(value: Any) -> str:
-    if isinstance(value, str) and value in _NOT_BUILT:
-        raise ChoiceGPError(f"inference={value!r} is not built yet: use 'auto', 'dense', 'joint', 'paper' or 'mcmc'")
     if not isinstance(value, str) or value not in ("auto", *_STEPS):
         raise ChoiceGPError(f"inference must be one of auto, {', '.join(_STEPS)}; got {value!r}")
-    return "dense" if value == "auto" else value
+    return value
 
 
 def hyperpriors_option(value: Any) -> HyperPriors | None:
@@ -170,14 +201,17 @@ def fit_posterior(
     if not data.has_choices:
         raise ChoiceGPError("fit needs data with choices: these have none")
     clock = Clock(options.max_seconds)
+    options = options.decided(data)
+    if options.inference == "sparse":
+        return _fit_sparse(data, options, warm, clock)
     centre, scale = scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
     codes = {} if warm is None else dict(warm.codes)
     numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
     problem = pose(data, (data.X - centre) / scale, numbers, effects=options.object_effects)
     if problem.n_objects > MOST_DENSE:
         raise ChoiceGPError(
-            f"{problem.n_objects} different objects were shown; inference over more than {MOST_DENSE} is not "
-            "built yet: fit a sample of the sets (data.take or data.split)"
+            f"{problem.n_objects} different objects were shown; inference={options.inference!r} works with at most "
+            f"{MOST_DENSE}: use inference='sparse', or fit a sample of the sets (data.take or data.split)"
         )
     if options.n_restarts is None:
         options = options._replace(n_restarts=MORE_STARTS if problem.n_objects <= _FEW_OBJECTS else _STARTS)
@@ -186,7 +220,7 @@ def fit_posterior(
     points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
     has_lapse = options.learn_lapse or options.lapse > 0
     prepare_to_conclude(options.n_utilities, problem, points, options.lapse if has_lapse else None)
-    with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.max_iter) as report:
+    with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.n_steps) as report:
         fit = _infer(prior, problem, options, clock, warm, neighbour, report)
         posterior, elbo = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
         status, message = fit.status, fit.message
@@ -201,6 +235,21 @@ def fit_posterior(
             f"the fit failed: {fit.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
         )
     return Fitted(posterior, elbo, result, centre, scale, codes)
+
+
+def _fit_sparse(data: ChoiceData, options: FitOptions, warm: WarmStart | None, clock: Clock) -> Fitted:
+    from choicegp.estimators.large import fit_large
+    from choicegp.inference.minibatches import InMemory
+
+    _check_warm(options, warm)
+    centre, scale = scaling(data, options.standardize)
+    rng = np.random.default_rng([options.random_state, 6])
+    some = np.sort(rng.permutation(np.unique(data.flat_shown))[:_SAMPLE])
+    objects = (data.X[some] - centre) / scale
+    with progress_report(options.progress, options.n_steps) as report:
+        fit = fit_large(InMemory(data, centre, scale), objects, options, clock, report)
+    result = FitResult(fit.status, fit.message, fit.n_iter, clock.seconds, fit.trace, (fit.note,), fit.n_annealing)
+    return Fitted(fit.posterior, fit.elbo, result, centre, scale, {})
 
 
 def scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -254,7 +303,7 @@ def _infer(
     if options.inference in _BY_DENSE:
         start = None if warm is None else moments_at(warm.posterior, problem.objects)
         settings = Settings(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
-        steps = options.max_iter if options.inference == "dense" else _STEPS["dense"]  # of the fit before
+        steps = options.n_steps if options.inference == "dense" else _STEPS["dense"]  # of the fit before
         grown = [] if neighbour is None else _neighbouring(neighbour, prior, problem)
         return fit_dense(
             prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=steps,
@@ -267,11 +316,11 @@ def _infer(
         raise ChoiceGPError("lapse='learn' works with inference='dense', 'joint' or 'mcmc' only")
     if options.inference == "paper":
         return fit_paper(
-            prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=options.max_iter,
+            prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=options.n_steps,
             clock=clock, lapse=lapse, learn_prior=options.learn_hyperparameters, report=report,
         )  # fmt: skip
     return fit_paper_converged(
-        prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=options.max_iter,
+        prior, problem, seed=options.random_state, n_starts=n_starts, max_iter=options.n_steps,
         tol=options.tol, clock=clock, lapse=lapse, learn_prior=options.learn_hyperparameters, report=report,
     )  # fmt: skip
 
@@ -287,7 +336,7 @@ def _sampled(
 ) -> tuple[Posterior, str, str]:
     from choicegp.inference.mcmc import message_of, posterior_of, sample
 
-    drawn = sample(posterior, problem, n_draws=options.max_iter, seed=options.random_state, clock=clock, report=report)
+    drawn = sample(posterior, problem, n_draws=options.n_steps, seed=options.random_state, clock=clock, report=report)
     return posterior_of(drawn, posterior), *message_of(drawn)
 
 
@@ -297,7 +346,7 @@ def _joined(
     from choicegp.inference.joint import fit_joint
 
     return fit_joint(
-        fit, posterior, problem, seed=options.random_state, max_iter=options.max_iter, clock=clock, report=report,
+        fit, posterior, problem, seed=options.random_state, max_iter=options.n_steps, clock=clock, report=report,
     )  # fmt: skip
 
 

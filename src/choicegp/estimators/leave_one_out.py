@@ -35,6 +35,10 @@ def leave_one_out(
         raise ChoiceGPError(f"method must be 'cavity' or 'psis'; got {method!r}")
     whole_number("random_state", random_state, 0)
     posterior, data = model.posterior_, model.data_
+    if posterior.is_sparse:
+        raise ChoiceGPError(
+            "leave-one-out needs inference='dense': a sparse fit is judged by its held-out sets instead"
+        )
     lapse = None if posterior.lapse is None else float(posterior.lapse)
     notes = floor_note(data, posterior.n_utilities, lapse)
     if method == "psis":

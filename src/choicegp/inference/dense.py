@@ -47,7 +47,8 @@ N_POINTS = 16
 _ATTEMPTS = 4  # at a block of steps
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 _LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
-_LAPSE_PRIOR = (2.0, 20.0)  # Beta prior of a learned lapse rate
+LAPSE_PRIOR = (2.0, 20.0)
+"""Beta prior of a learned lapse rate."""
 _RATE = 0.4  # of Adam, in log hyperparameters
 
 
@@ -162,7 +163,7 @@ def _step(
     lapse = state.lapse
     if settings.learn_lapse:
         # A step of expectation-maximisation: the expected number of lapses, with the Beta prior's counts.
-        a, b = _LAPSE_PRIOR
+        a, b = LAPSE_PRIOR
         n_sets = sum((jnp.sum(batch.weight) for batch in problem.batches), jnp.zeros(()))
         lapse = jnp.where(learn, (lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
     after = State(prior, factor, sites, lapse, adam, rho, rate, objective)

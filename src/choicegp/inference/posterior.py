@@ -144,6 +144,11 @@ class Posterior(eqx.Module):
         """Number of utilities."""
         return self.dual.shape[0]
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether inducing points, others for each utility, stand for the shown objects."""
+        return np.ndim(self.objects.X) == 3
+
     def mean_at(self, objects: Objects) -> Array:
         """Return the posterior means (d, n) at other objects."""
         return jnp.einsum("dtn,dt->dn", self.prior.covariance(self.objects, objects), self.dual)

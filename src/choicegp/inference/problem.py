@@ -98,11 +98,15 @@ def _batches(data: ChoiceData, local: np.ndarray) -> tuple[SetBatch, ...]:
     assert data.flat_chosen is not None
     # A set of one object says nothing.
     informative = np.flatnonzero(sizes > 1)
-    padded = np.array([_padded_set_size(int(size)) for size in np.unique(sizes[informative])])
-    shape_of = dict(zip(np.unique(sizes[informative]), padded, strict=True))
-    shapes = np.array([shape_of[size] for size in sizes[informative]], dtype=int)
-    shapes = _merge_rare(shapes)
+    shapes = set_shapes(sizes[informative])
     return tuple(_batch(data, local, informative[shapes == a], int(a)) for a in np.unique(shapes))
+
+
+def set_shapes(sizes: np.ndarray) -> np.ndarray:
+    """Return the padded size of each set: one of few, and seldom much more than its own."""
+    present, inverse = np.unique(sizes, return_inverse=True)
+    shapes = np.array([_padded_set_size(int(size)) for size in present], dtype=int)[inverse]
+    return _merge_rare(shapes)
 
 
 def _padded_set_size(size: int) -> int:

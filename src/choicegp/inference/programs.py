@@ -58,8 +58,11 @@ class Program:
 
     def __call__(self, *args: Any) -> Any:
         """Run, on arguments given by position."""
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+        leaves = jax.tree.leaves(args)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return self._function(*args)  # part of another program
+        if any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves):
+            return self._traced(*args)  # spread over several devices: JAX divides the work as the arguments lie
         executable, dynamic = self._executable(args)
         return executable(*dynamic)
 
@@ -92,7 +95,7 @@ class Program:
         # The code of a class from elsewhere, a user's own kernel, is not known here and may change.
         if folder is None or any(not known.__module__.startswith(_KNOWN) for known in types):
             return _compiled(self._traced.lower(*dynamic, *static))
-        device = _device()
+        device = present_device()
         text = f"{self.name} {key} {sorted(map(repr, types))} {device.device_kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{_SUFFIX}"
@@ -105,7 +108,7 @@ class Program:
 
 def _compiled(lowered: Any) -> Any:
     """Compile, on a CPU quickly; where XLA does not know the options that do it, without."""
-    if _device().platform != "cpu":
+    if present_device().platform != "cpu":
         return lowered.compile()
     try:
         return lowered.compile(_OPTIONS)
@@ -113,7 +116,7 @@ def _compiled(lowered: Any) -> Any:
         return lowered.compile()
 
 
-def _device() -> Any:
+def present_device() -> Any:
     """Return the device on which programs run now."""
     chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
     if chosen is None:
@@ -198,7 +201,7 @@ def _environment() -> str:
 
 @functools.cache
 def _constant_environment() -> str:
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
     package = Path(__file__).parents[1]
     source = hashlib.sha256()
@@ -209,8 +212,12 @@ def _constant_environment() -> str:
         processor = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     except (OSError, StopIteration):
         processor = platform.processor()
-    versions = (version(name) for name in ("jax", "jaxlib", "equinox", "optax", "blackjax"))
-    client = _device().client
+
+    versions = []
+    for name in ("jax", "jaxlib", "equinox", "optax", "blackjax"):
+        with contextlib.suppress(PackageNotFoundError):
+            versions.append(f"{name} {version(name)}")
+    client = present_device().client
     parts = (source.hexdigest(), *versions, client.platform, client.platform_version, processor)
     return " ".join((*parts, platform.python_version(), os.environ.get("XLA_FLAGS", "")))
 

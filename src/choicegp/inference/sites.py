@@ -41,7 +41,7 @@ def psd_part(curvature: Array) -> Array:
     a = curvature.shape[1]
     if a == 1:
         return curvature
-    contrast = np.linalg.qr(np.column_stack([np.ones(a), np.eye(a)[:, 1:]]))[0][:, 1:]
+    contrast = np.linalg.qr(np.column_stack([np.ones(a), np.eye(a)[:, 1:]]))[0][:, 1:].astype(curvature.dtype)
     inner = jnp.einsum("oi,dopm,pj->dmij", contrast, curvature, contrast)
     if a == 2:
         clipped = jnp.maximum(inner, 0.0)
@@ -57,7 +57,7 @@ def _psd_part_2x2(inner: Array) -> Array:
     x, y, z = inner[..., 0, 0], inner[..., 1, 1], inner[..., 0, 1]
     middle = 0.5 * (x + y)
     radius = jnp.maximum(jnp.sqrt(0.25 * (x - y) ** 2 + z * z), jnp.finfo(inner.dtype).tiny)
-    identity = jnp.eye(2)
+    identity = jnp.eye(2, dtype=inner.dtype)
     # Projector onto the eigenvector of the larger eigenvalue, middle + radius.
     larger = (inner - (middle - radius)[..., None, None] * identity) / (2 * radius)[..., None, None]
     high, low = jnp.maximum(middle + radius, 0.0), jnp.maximum(middle - radius, 0.0)

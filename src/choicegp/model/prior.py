@@ -61,8 +61,12 @@ class UtilityPrior(eqx.Module):
         return jax.tree.leaves(self.kernels)[0].shape[0]
 
     def covariance(self, first: Objects, second: Objects) -> Array:
-        """Return the covariances (d, n1, n2) of the utilities between two groups of objects."""
-        gram = jax.vmap(lambda kernel: kernel.gram(first.X, second.X))(self.kernels)
+        """Return the covariances (d, n1, n2) of the utilities between two groups of objects.
+
+        A group may have objects of its own for each utility: its X is then (d, n, c).
+        """
+        own = tuple(0 if np.ndim(group.X) == 3 else None for group in (first, second))
+        gram = jax.vmap(lambda kernel, X1, X2: kernel.gram(X1, X2), (0, *own))(self.kernels, first.X, second.X)
         if self.log_effect_variance is None:
             return gram
         same = first.codes[:, None] == second.codes[None, :]

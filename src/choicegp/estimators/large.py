@@ -1,0 +1,92 @@
+"""Sparse fits: from many choices, in memory or in a folder, to a posterior."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from choicegp.errors import ChoiceGPError
+from choicegp.inference.fit import Clock, Report
+from choicegp.inference.minibatches import Source
+from choicegp.inference.posterior import Posterior
+from choicegp.inference.programs import present_device
+from choicegp.inference.sparse import Settings, posterior_of
+from choicegp.inference.sparse_fit import N_ANNEALING, Plan, SparseFit, Start, fit_sparse
+from choicegp.inference.starts import rescaled
+from choicegp.model.kernels import RBF, Additive, Kernel
+from choicegp.model.prior import UtilityPrior
+
+_WAVES = (1.0, 0.3, 0.1, 0.05)  # first lengthscales of waves in single features, in standard deviations
+_SCALES = (1.0, 0.5, 0.25)  # of a user's own kernel's lengthscales
+_FIRST_VARIANCE = float(np.exp(2.0))  # of a utility in units of the error scale
+_FAINT = 0.01  # part of it that waves have at the smooth start
+_MODULATION = 3.0  # lengthscale over which the size of waves varies, times that of the smooth part
+_ON_CPU, _ON_ACCELERATOR = 512, 1024
+_BATCH_ON_CPU, _BATCH_ON_ACCELERATOR = 256, 512
+
+
+class LargeFit(NamedTuple):
+    """What a sparse fit gives an estimator."""
+
+    posterior: Posterior
+    elbo: float
+    status: str
+    message: str
+    n_iter: int
+    trace: np.ndarray
+    note: str
+    n_annealing: int
+
+
+def starts(kernel: Kernel | None, n_features: int, n_utilities: int, *, learn: bool) -> tuple[Start, ...]:
+    """Return the kernels that are tried: a user's own in several scales, or smooth ones with waves.
+
+    The sum of a smooth kernel and of waves in single features, whose size varies smoothly with all of them, finds fast
+    waves that a smooth kernel alone takes for noise, and products such as f(x1) g(x2), which a plain additive kernel
+    cannot express.
+    """
+    if not learn:
+        own = RBF() if kernel is None else kernel
+        return (Start("the given kernel", UtilityPrior.create(own, n_features, n_utilities)),)
+    far = float(np.sqrt(n_features))  # distances grow with the number of features
+    if kernel is not None:
+        prior = rescaled(UtilityPrior.create(kernel, n_features, n_utilities), far, _FIRST_VARIANCE)
+        return tuple(Start(f"lengthscales times {scale:g}", rescaled(prior, scale, 1.0)) for scale in _SCALES)
+
+    def with_waves(lengthscale: float, part: float) -> UtilityPrior:
+        waves = Additive(lengthscale, part * _FIRST_VARIANCE) * RBF(_MODULATION * far)
+        return UtilityPrior.create(waves + RBF(far, _FIRST_VARIANCE), n_features, n_utilities)
+
+    smooth = Start("smooth", with_waves(_WAVES[0], _FAINT))
+    waves = (Start(f"waves of lengthscale {scale:g}", with_waves(scale, 1.0)) for scale in _WAVES)
+    return (smooth, *waves)
+
+
+def fit_large(source: Source, objects: np.ndarray, options: Any, clock: Clock, report: Report | None) -> LargeFit:
+    """Fit by sparse inference; the caller sets the device."""
+    if options.object_effects:
+        raise ChoiceGPError(
+            "object_effects work with dense inference only: leave them out, or fit fewer objects with inference='dense'"
+        )
+    on_cpu = present_device().platform == "cpu"
+    has_lapse = options.learn_lapse or options.lapse > 0
+    settings = Settings(
+        options.hyperpriors, options.learn_hyperparameters, options.learn_inducing, options.learn_lapse,
+        jitter=1e-6 if on_cpu else 1e-5,
+    )  # fmt: skip
+    plan = Plan(
+        n_inducing=options.n_inducing or (_ON_CPU if on_cpu else _ON_ACCELERATOR),
+        batch_size=options.batch_size or (_BATCH_ON_CPU if on_cpu else _BATCH_ON_ACCELERATOR),
+        max_iter=options.n_steps, tol=options.tol, settings=settings,
+        lapse=options.lapse if has_lapse else None, dtype=np.float64 if on_cpu else np.float32,
+        seed=options.random_state,
+    )  # fmt: skip
+    own = None if options.any_kernel else options.kernel
+    kernels = starts(own, objects.shape[1], options.n_utilities, learn=options.learn_hyperparameters)
+    fit: SparseFit = fit_sparse(source, objects, kernels, plan, clock, report=report)
+    if fit.status == "failed" or not np.isfinite(fit.bound):
+        raise ChoiceGPError(f"the fit failed: {fit.message}. Try standardize=True or another kernel")
+    note = f"sparse inference with {fit.state.points.shape[1]} inducing points for each utility; start: {fit.start}"
+    return LargeFit(
+        posterior_of(fit.state, fit.solved), fit.bound, fit.status, fit.message, fit.n_iter, fit.trace, note,
+        min(N_ANNEALING, fit.n_iter),
+    )  # fmt: skip
