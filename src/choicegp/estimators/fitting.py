@@ -16,6 +16,7 @@ from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude, prepare_to_conclude
 from choicegp.inference.problem import Problem, pose
 from choicegp.inference.starts import Start, rescaled
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.prior import UtilityPrior
@@ -51,6 +52,7 @@ class FitOptions(NamedTuple):
     n_jobs: int | None
     progress: bool | str
     random_state: int
+    errors: ErrorModel = DISCERNIBILITY
 
     @classmethod
     def validated(cls, params: dict[str, Any]) -> "FitOptions":
@@ -158,6 +160,7 @@ class Fitted(NamedTuple):
     centre: np.ndarray
     scale: np.ndarray
     codes: dict[Any, int]
+    errors: ErrorModel
 
 
 def fit_posterior(
@@ -173,7 +176,7 @@ def fit_posterior(
     centre, scale = scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
     codes = {} if warm is None else dict(warm.codes)
     numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
-    problem = pose(data, (data.X - centre) / scale, numbers, effects=options.object_effects)
+    problem = pose(data, (data.X - centre) / scale, numbers, effects=options.object_effects, errors=options.errors)
     if problem.n_objects > MOST_DENSE:
         raise ChoiceGPError(
             f"{problem.n_objects} different objects were shown; inference over more than {MOST_DENSE} is not "
@@ -200,7 +203,7 @@ def fit_posterior(
         raise ChoiceGPError(
             f"the fit failed: {fit.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
         )
-    return Fitted(posterior, elbo, result, centre, scale, codes)
+    return Fitted(posterior, elbo, result, centre, scale, codes, options.errors)
 
 
 def scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -21,12 +21,14 @@ class ErrorModel(eqx.Module):
 
     Attributes
     ----------
+    name : str
     n_nodes : int
         How often each difference of utilities is looked at; decides how many sets are worked on at a time.
     pair_variance : float
         Variance, in units of sigma², of the error with which two objects are compared.
     """
 
+    name: ClassVar[str]
     n_nodes: ClassVar[int]
     pair_variance: ClassVar[float]
 
@@ -46,6 +48,7 @@ class ErrorModel(eqx.Module):
 class Discernibility(ErrorModel):
     """A limit of discernibility, eq:likelihoodexpanse0: the closer two objects are, the easier one errs."""
 
+    name: ClassVar[str] = "discernibility"
     n_nodes: ClassVar[int] = 1
     pair_variance: ClassVar[float] = 1.0
 
@@ -65,6 +68,7 @@ class Discernibility(ErrorModel):
 class GaussianNoise(ErrorModel):
     """Gaussian noise on the utility of every object, eq:likelihoodbatch: one utility, one best object of each set."""
 
+    name: ClassVar[str] = "gaussian"
     n_nodes: ClassVar[int] = batch_preference.N_NODES
     pair_variance: ClassVar[float] = 2.0
 
@@ -90,4 +94,4 @@ def _check_no_lapse(lapse: Lapse) -> None:
 
 
 DISCERNIBILITY = Discernibility()
-ERROR_MODELS: dict[str, ErrorModel] = {"gaussian": GaussianNoise(), "discernibility": DISCERNIBILITY}
+ERROR_MODELS: dict[str, ErrorModel] = {errors.name: errors for errors in (GaussianNoise(), DISCERNIBILITY)}
