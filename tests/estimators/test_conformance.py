@@ -102,6 +102,6 @@ def test_wrong_data_are_clear_errors(name, data, fitted):
         fresh.set_params(nonsense=1)
 
 
-@pytest.mark.parametrize("name", ["BatchPreferenceGP", "PreferenceGP", "ParetoEmbedding"])
+@pytest.mark.parametrize("name", ["PreferenceGP", "ParetoEmbedding"])
 def test_scikit_learn_crosses_validates(name, data):
     assert np.mean(cross_val_score(clone(ESTIMATORS[name]), data, cv=2)) > 0.6
