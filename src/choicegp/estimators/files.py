@@ -71,12 +71,15 @@ def _unmake(model: UtilityGP) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     about = {
         "format": model._format, "version": 1 if posterior.draws is None else 2, "params": plain(params),
         "kernel": structure_of(posterior.prior.kernels), "encoding": data.encoding.to_json(),
-        "errors": model.errors_.name, "elbo": model.elbo_,
+        "elbo": model.elbo_,
         "fit": plain(model.fit_result_._asdict() | {"elbo_trace": None}),
         "known_ids": plain_ids(model.known_ids_), "object_ids": plain_ids(data.object_ids),
         "set_ids": plain_ids(data.set_ids),
         "respondents": None if data.respondents is None else plain_ids(data.respondents),
     }  # fmt: skip
+    if "noise" in params:
+        # The one of the fit, whatever the option was set to since.
+        about["errors"] = model.errors_.name
     return {name: np.asarray(array) for name, array in arrays.items()}, about
 
 
@@ -97,8 +100,7 @@ def _make(make: type[_ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any])
     model.centre_, model.scale_, model.elbo_ = arrays["centre"], arrays["scale"], about["elbo"]
     fit = about["fit"] | {"elbo_trace": arrays["elbo_trace"], "notes": tuple(about["fit"]["notes"])}
     model.fit_result_ = FitResult(**fit)
-    # Files from before there was a second one do not name it.
-    model.errors_ = ERROR_MODELS[about.get("errors", DISCERNIBILITY.name)]
+    model.errors_ = ERROR_MODELS[about["errors"]] if "noise" in params else DISCERNIBILITY
     model.n_utilities_ = len(arrays["dual"])
     model.known_ids_ = {value: number for number, value in enumerate(about["known_ids"])}
     model.encoding_ = encoding
