@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from choicegp import datasets, kernels, metrics
     from choicegp.data.choices import ChoiceData
     from choicegp.errors import ChoiceDataError, ChoiceGPError
+    from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.estimators.dimension import select_n_utilities
     from choicegp.estimators.embedding_search import search_embedding
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 _HOME = {
+    "BatchPreferenceGP": "choicegp.estimators.batch_preference_gp",
     "ChoiceData": "choicegp.data.choices",
     "ChoiceDataError": "choicegp.errors",
     "ChoiceGP": "choicegp.estimators.choice_gp",
@@ -45,6 +47,7 @@ _HOME = {
 _MODULES = ("datasets", "kernels", "metrics")
 
 __all__ = [
+    "BatchPreferenceGP",
     "ChoiceData",
     "ChoiceDataError",
     "ChoiceGP",

@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from choicegp import (
+    BatchPreferenceGP,
     ChoiceData,
     ChoiceGP,
     ChoiceGPError,
@@ -19,6 +20,7 @@ from choicegp import (
 ESTIMATORS = {
     "ChoiceGP": ChoiceGP(1, n_restarts=1, max_iter=30, progress=False),
     "joint": ChoiceGP(1, inference="joint", n_restarts=1, max_iter=10, progress=False),
+    "BatchPreferenceGP": BatchPreferenceGP(n_restarts=1, max_iter=30, progress=False),
     "PreferenceGP": PreferenceGP(n_restarts=1, max_iter=10, progress=False),
     "GeneralPreferenceGP": GeneralPreferenceGP(n_restarts=1, max_iter=10, progress=False),
     "PairGP": PairGP(n_restarts=1, max_iter=10, progress=False),

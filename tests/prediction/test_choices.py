@@ -13,6 +13,7 @@ from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import samples, sobol_normals
 from choicegp.inference.posterior import Posterior
+from choicegp.model.error_models import DISCERNIBILITY
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.prediction import choices
@@ -222,7 +223,7 @@ def test_large_sets_have_probabilities_and_a_choice(large_predictions, number):
 def test_large_sets_use_the_pareto_sets_of_samples(large_predictions, number):
     posterior, shown, probabilities, _, _ = large_predictions
     objects = objects_of([shown[number]])
-    own = points(posterior, len(shown[number]), choices._LARGE_SAMPLES)
+    own = points(posterior, len(shown[number]), choices.LARGE_SAMPLES)
     marginal = jax.jit(set_utilities, static_argnums=2)(posterior, objects, own.shape[-1]).marginal
     u = np.asarray(samples(marginal, jnp.asarray(own)))[:, :, 0]
     fronts = np.stack([undominated(u[:, :, s].T) for s in range(u.shape[-1])], axis=1)
@@ -281,10 +282,10 @@ def test_blocks_of_points_change_nothing(posterior, triples, monkeypatch):
     objects = objects_of(triples)
     chosen = np.arange(3)[:, None] < np.ones(len(triples))
     own = points(posterior, 3, 64)
-    whole = choices._log_likelihoods(posterior, objects, chosen, own)
+    whole = choices.log_likelihoods(posterior, objects, chosen, own, DISCERNIBILITY)
     assert whole.shape == (len(triples), 64)
     monkeypatch.setattr(choices, "_BLOCK", 2 * 3 * 3 * len(triples) * 8)
-    in_blocks = jax.jit(choices._log_likelihoods.__wrapped__)(posterior, objects, chosen, own)
+    in_blocks = jax.jit(choices.log_likelihoods.__wrapped__)(posterior, objects, chosen, own, DISCERNIBILITY)
     np.testing.assert_allclose(in_blocks, whole, rtol=1e-12)
 
 

@@ -9,11 +9,11 @@ from choicegp.estimators.leave_one_out import sampled_choices
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.estimators.utility_gp import UtilityGP
 
 
-def datatree(model: "ChoiceGP", n_samples: int, random_state: int) -> "DataTree":
-    """Gather samples, log-likelihoods, choices and features under ArviZ's names; see `ChoiceGP.to_datatree`."""
+def datatree(model: "UtilityGP", n_samples: int, random_state: int) -> "DataTree":
+    """Gather samples, log-likelihoods, choices and features under ArviZ's names; see `UtilityGP.to_datatree`."""
     from arviz_base import from_dict
 
     data = model.data_

@@ -22,7 +22,7 @@ def training_problem(model: "ChoiceGP") -> Problem:
     data = model.data_
     codes = np.array([model.known_ids_[i] for i in data.object_ids])
     effects = model.posterior_.prior.log_effect_variance is not None
-    return pose(data, (data.X - model.centre_) / model.scale_, codes, effects=effects)
+    return pose(data, (data.X - model.centre_) / model.scale_, codes, effects=effects, errors=model.errors_)
 
 
 def diagnose(model: "ChoiceGP", n_draws: int, random_state: int) -> Diagnosis:

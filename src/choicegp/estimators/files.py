@@ -1,4 +1,4 @@
-"""Model files of `ChoiceGP`.
+"""Model files of the estimators whose utilities are Gaussian processes.
 
 Version 1 holds ``about``, a JSON page as a string array (format, version, options, encoding, kernel
 structure, fit result, ids, and the names of all other arrays), and arrays under the names used below.
@@ -7,7 +7,6 @@ A reader refuses versions it does not know.
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
@@ -21,29 +20,30 @@ from choicegp.data.sequences import id_array
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.archive import plain, plain_ids, read_archive, write_archive
 from choicegp.estimators.result import FitResult
+from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
+from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects, UtilityPrior
 
-FORMAT = "choicegp-model"
 VERSION = 2
-_ESTIMATOR = TypeVar("_ESTIMATOR")
+_ESTIMATOR = TypeVar("_ESTIMATOR", bound=UtilityGP)
 _KERNELS: dict[str, Any] = {name: vars(kernels)[name] for name in kernels.__all__ if name[0].isupper()}
 
 
-def save_model(model: Any, path: "str | os.PathLike[str]") -> None:
+def save_model(model: UtilityGP, path: "str | os.PathLike[str]") -> None:
     """Write a fitted model; a file of that name is replaced only when the new one is complete."""
     write_archive(path, *_unmake(model))
 
 
-def load_model(make: Callable[..., _ESTIMATOR], path: "str | os.PathLike[str]") -> _ESTIMATOR:
-    """Read a model file; anything else is a clear error."""
-    return read_archive(path, lambda arrays, about: _make(make, arrays, about), kind=FORMAT, version=VERSION)
+def load_model(make: type[_ESTIMATOR], path: "str | os.PathLike[str]") -> _ESTIMATOR:
+    """Read a model file of that class; anything else is a clear error."""
+    return read_archive(path, lambda arrays, about: _make(make, arrays, about), kind=make._format, version=VERSION)
 
 
-def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _unmake(model: UtilityGP) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     posterior: Posterior = model.posterior_
     data: ChoiceData = model.data_
     params = dict(model.get_params(deep=False))
@@ -69,23 +69,27 @@ def _unmake(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     for number, leaf in enumerate(jax.tree.leaves(posterior.prior.kernels)):
         arrays[f"kernel_{number}"] = leaf
     about = {
-        "format": FORMAT, "version": 1 if posterior.draws is None else 2, "params": plain(params),
+        "format": model._format, "version": 1 if posterior.draws is None else 2, "params": plain(params),
         "kernel": structure_of(posterior.prior.kernels), "encoding": data.encoding.to_json(),
-        "elbo": model.elbo_, "fit": plain(model.fit_result_._replace(elbo_trace=None)._asdict()),
+        "elbo": model.elbo_,
+        "fit": plain(model.fit_result_._asdict() | {"elbo_trace": None}),
         "known_ids": plain_ids(model.known_ids_), "object_ids": plain_ids(data.object_ids),
         "set_ids": plain_ids(data.set_ids),
         "respondents": None if data.respondents is None else plain_ids(data.respondents),
     }  # fmt: skip
+    if "noise" in params:
+        # The one of the fit, whatever the option was set to since.
+        about["errors"] = model.errors_.name
     return {name: np.asarray(array) for name, array in arrays.items()}, about
 
 
-def _make(make: Callable[..., _ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any]) -> _ESTIMATOR:
+def _make(make: type[_ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any]) -> _ESTIMATOR:
     params = dict(about["params"])
     if isinstance(params["kernel"], dict):
         params["kernel"] = kernel_from_json(params["kernel"])
     if params["hyperpriors"] is not None:
         params["hyperpriors"] = HyperPriors(**{k: tuple(v) for k, v in params["hyperpriors"].items()})
-    model: Any = make(**params)
+    model = make(**params)
     encoding = FeatureEncoding.from_json(about["encoding"])
     leaves = (arrays[f"kernel_{number}"] for number in count())
     prior = UtilityPrior(rebuild(about["kernel"], leaves), arrays.get("log_effect_variance"))
@@ -96,6 +100,7 @@ def _make(make: Callable[..., _ESTIMATOR], arrays: dict[str, Any], about: dict[s
     model.centre_, model.scale_, model.elbo_ = arrays["centre"], arrays["scale"], about["elbo"]
     fit = about["fit"] | {"elbo_trace": arrays["elbo_trace"], "notes": tuple(about["fit"]["notes"])}
     model.fit_result_ = FitResult(**fit)
+    model.errors_ = ERROR_MODELS[about["errors"]] if "noise" in params else DISCERNIBILITY
     model.n_utilities_ = len(arrays["dual"])
     model.known_ids_ = {value: number for number, value in enumerate(about["known_ids"])}
     model.encoding_ = encoding

@@ -16,6 +16,7 @@ from choicegp.inference.fit import Clock, Fit, Report
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude, prepare_to_conclude
 from choicegp.inference.problem import Problem, pose
 from choicegp.inference.starts import Start, rescaled
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.prior import UtilityPrior
@@ -57,6 +58,7 @@ class FitOptions(NamedTuple):
     n_jobs: int | None
     progress: bool | str
     random_state: int
+    errors: ErrorModel = DISCERNIBILITY
 
     @classmethod
     def validated(cls, params: dict[str, Any]) -> "FitOptions":
@@ -189,6 +191,7 @@ class Fitted(NamedTuple):
     centre: np.ndarray
     scale: np.ndarray
     codes: dict[Any, int]
+    errors: ErrorModel
 
 
 def fit_posterior(
@@ -207,7 +210,7 @@ def fit_posterior(
     centre, scale = scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
     codes = {} if warm is None else dict(warm.codes)
     numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
-    problem = pose(data, (data.X - centre) / scale, numbers, effects=options.object_effects)
+    problem = pose(data, (data.X - centre) / scale, numbers, effects=options.object_effects, errors=options.errors)
     if problem.n_objects > MOST_DENSE:
         raise ChoiceGPError(
             f"{problem.n_objects} different objects were shown; inference={options.inference!r} works with at most "
@@ -234,7 +237,7 @@ def fit_posterior(
         raise ChoiceGPError(
             f"the fit failed: {fit.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
         )
-    return Fitted(posterior, elbo, result, centre, scale, codes)
+    return Fitted(posterior, elbo, result, centre, scale, codes, options.errors)
 
 
 def _fit_sparse(data: ChoiceData, options: FitOptions, warm: WarmStart | None, clock: Clock) -> Fitted:
@@ -249,7 +252,7 @@ def _fit_sparse(data: ChoiceData, options: FitOptions, warm: WarmStart | None, c
     with progress_report(options.progress, options.n_steps) as report:
         fit = fit_large(InMemory(data, centre, scale), objects, options, clock, report)
     result = FitResult(fit.status, fit.message, fit.n_iter, clock.seconds, fit.trace, (fit.note,), fit.n_annealing)
-    return Fitted(fit.posterior, fit.elbo, result, centre, scale, {})
+    return Fitted(fit.posterior, fit.elbo, result, centre, scale, {}, options.errors)
 
 
 def scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray]:

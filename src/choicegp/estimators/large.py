@@ -12,7 +12,7 @@ from choicegp.inference.programs import present_device
 from choicegp.inference.sparse import Settings, posterior_of
 from choicegp.inference.sparse_fit import N_ANNEALING, Plan, SparseFit, Start, fit_sparse
 from choicegp.inference.starts import rescaled
-from choicegp.model.kernels import RBF, Additive, Kernel
+from choicegp.model.kernels import RBF, Additive, Kernel, kernel_named
 from choicegp.model.prior import UtilityPrior
 
 _WAVES = (1.0, 0.3, 0.1, 0.05)  # first lengthscales of waves in single features, in standard deviations
@@ -45,7 +45,7 @@ def starts(kernel: Kernel | None, n_features: int, n_utilities: int, *, learn: b
     cannot express.
     """
     if not learn:
-        own = RBF() if kernel is None else kernel
+        own = kernel_named("rbf") if kernel is None else kernel
         return (Start("the given kernel", UtilityPrior.create(own, n_features, n_utilities)),)
     far = float(np.sqrt(n_features))  # distances grow with the number of features
     if kernel is not None:
@@ -53,8 +53,9 @@ def starts(kernel: Kernel | None, n_features: int, n_utilities: int, *, learn: b
         return tuple(Start(f"lengthscales times {scale:g}", rescaled(prior, scale, 1.0)) for scale in _SCALES)
 
     def with_waves(lengthscale: float, part: float) -> UtilityPrior:
-        waves = Additive(lengthscale, part * _FIRST_VARIANCE) * RBF(_MODULATION * far)
-        return UtilityPrior.create(waves + RBF(far, _FIRST_VARIANCE), n_features, n_utilities)
+        waves = Additive(lengthscale, part * _FIRST_VARIANCE)
+        kernel = waves * RBF(_MODULATION * far) + RBF(far, _FIRST_VARIANCE)  # type: ignore[arg-type,call-arg]
+        return UtilityPrior.create(kernel, n_features, n_utilities)
 
     smooth = Start("smooth", with_waves(_WAVES[0], _FAINT))
     waves = (Start(f"waves of lengthscale {scale:g}", with_waves(scale, 1.0)) for scale in _WAVES)

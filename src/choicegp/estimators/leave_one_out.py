@@ -19,15 +19,15 @@ from choicegp.selection.psis import N_SAMPLES, choice_log_likelihood, psis_loo
 if TYPE_CHECKING:
     import pandas as pd
 
-    from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.estimators.utility_gp import UtilityGP
 
 METHODS = ("cavity", "psis")
 
 
 def leave_one_out(
-    model: "ChoiceGP", method: str, max_refits: int | None, random_state: int, n_jobs: int | None = None
+    model: "UtilityGP", method: str, max_refits: int | None, random_state: int, n_jobs: int | None = None
 ) -> LooResult:
-    """Score every training set by a model that has not seen it; see `ChoiceGP.loo`.
+    """Score every training set by a model that has not seen it; see `UtilityGP.loo`.
 
     ``n_jobs`` threads refit side by side, by default as many as the model itself has.
     """
@@ -52,7 +52,7 @@ def leave_one_out(
     most = MOST_REFITS if max_refits is None else whole_number("max_refits", max_refits, 0)
     effects = posterior.prior.log_effect_variance is not None
     objects = model._objects(data)
-    problem = pose(data, np.asarray(objects.X), np.asarray(objects.codes), effects=effects)
+    problem = pose(data, np.asarray(objects.X), np.asarray(objects.codes), effects=effects, errors=model.errors_)
     with computing(model.device), linear_algebra_for(len(problem.valid)):
         return cavity_loo(
             posterior, problem, len(data), seed=random_state, max_refits=most,
@@ -60,7 +60,7 @@ def leave_one_out(
         )  # fmt: skip
 
 
-def sampled_choices(model: "ChoiceGP", n_samples: int, random_state: int) -> tuple[np.ndarray, np.ndarray]:
+def sampled_choices(model: "UtilityGP", n_samples: int, random_state: int) -> tuple[np.ndarray, np.ndarray]:
     """Sample the utilities of the shown objects (S, n, d), and score every set under each sample (m, S).
 
     Objects are in the order of their rows in the data's table.
@@ -78,13 +78,13 @@ def sampled_choices(model: "ChoiceGP", n_samples: int, random_state: int) -> tup
     return utilities, scores
 
 
-def _by_row(model: "ChoiceGP") -> Problem:
+def _by_row(model: "UtilityGP") -> Problem:
     """Pose the problem with every row of the data's table an object of its own."""
     data = model.data_
-    return pose(data, np.asarray(data.X), np.arange(len(data.X)), effects=True)
+    return pose(data, np.asarray(data.X), np.arange(len(data.X)), effects=True, errors=model.errors_)
 
 
-def compare(models: "Mapping[str, ChoiceGP | LooResult]", method: str = "cavity") -> "pd.DataFrame":
+def compare(models: "Mapping[str, UtilityGP | LooResult]", method: str = "cavity") -> "pd.DataFrame":
     """Compare models of the same choices by leave-one-out cross-validation.
 
     Parameters

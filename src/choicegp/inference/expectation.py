@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from choicegp.inference.problem import Problem, SetBatch
-from choicegp.model.derivatives import ExpectedDerivatives, expected_derivatives
+from choicegp.model.derivatives import ExpectedDerivatives
 
 _CHUNK = 50_000  # utility differences worked on at a time: temporaries of this size stay in a core's cache
 _UNROLLED = 12  # largest small Cholesky factorisation that is written out
@@ -138,12 +138,12 @@ def samples(marginal: Marginals, normals: Array) -> Array:
 def expect(marginal: Marginals, batch: SetBatch, normals: Array, lapse: Array | None = None) -> ExpectedDerivatives:
     """Return E[log p], E[gradient] and -E[Hessian] of each set of a batch, unweighted."""
     d, n, m, n_points = normals.shape
-    per_set = d * (n + 1) * n // 2 * n_points
+    per_set = d * (n + 1) * n // 2 * n_points * batch.errors.n_nodes
     size = max(1, _CHUNK // per_set)
 
     def of_chunk(args: tuple) -> ExpectedDerivatives:
         part, present, chosen, draws = args
-        return expected_derivatives(samples(part, draws), present, chosen, lapse=lapse)
+        return batch.errors.expected_derivatives(samples(part, draws), present, chosen, lapse)
 
     if m * per_set <= 4 * _CHUNK:
         return of_chunk((marginal, batch.present, batch.chosen, normals))
@@ -172,10 +172,10 @@ def expected_log_likelihood(marginal: Marginals, batch: SetBatch, normals: Array
 
     def of_block(draws: Array) -> Array:
         # The derivatives are not used, so the compiler leaves them out.
-        return expected_derivatives(samples(marginal, draws), present, chosen, lapse=lapse).value
+        return batch.errors.expected_derivatives(samples(marginal, draws), present, chosen, lapse).value
 
     d, n, m, n_points = normals.shape
-    size = min(n_points, max(1, 4 * _CHUNK // (d * (n + 1) * n // 2 * m)))
+    size = min(n_points, max(1, 4 * _CHUNK // (d * (n + 1) * n // 2 * m * batch.errors.n_nodes)))
     while n_points % size:
         size -= 1
     blocks = jnp.moveaxis(normals.reshape(d, n, m, n_points // size, size), 3, 0)

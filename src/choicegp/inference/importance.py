@@ -16,7 +16,6 @@ from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.programs import program
 from choicegp.inference.whitening import Whitening, whiten
-from choicegp.model.likelihood import log_likelihood
 
 
 class Importance(NamedTuple):
@@ -62,7 +61,7 @@ def _log_weights(draws: Array, whitening: Whitening, problem: Problem, lapse: Ar
         latent = whitening.latent(w)
         u = jnp.einsum("dij,dj->di", whitening.root, latent)
         logs = [
-            log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse=lapse)
+            batch.errors.log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)
             for batch in problem.batches
         ]
         total = sum((jnp.sum(batch.weight * part) for batch, part in zip(problem.batches, logs, strict=True)), 0.0)

@@ -30,8 +30,6 @@ from choicegp.inference.posterior import Factor, Moments, Posterior, condition, 
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites
-from choicegp.model.derivatives import sampled_log_likelihood
-from choicegp.model.likelihood import log_likelihood
 
 MOST = 1500  # utilities times shown objects: the order of the matrices
 BLOCK = 5  # steps between two looks from Python
@@ -140,7 +138,7 @@ def _log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
         total = jnp.zeros(len(u))
         for batch in problem.batches:
             present, chosen = jnp.asarray(batch.present), jnp.asarray(batch.chosen)
-            logs = sampled_log_likelihood(by_utility[:, batch.rows], present, chosen, lapse=lapse)
+            logs = batch.errors.sampled(by_utility[:, batch.rows], present, chosen, lapse)
             total += batch.weight @ logs
         return total
 
@@ -264,7 +262,7 @@ def _differences(moments: Moments, batch: SetBatch, points: Array) -> tuple[Arra
 def _log_p(differences: Array, batch: SetBatch, lapse: Array | None) -> Array:
     """Return log p (m, S) at utility differences (d, a - 1, m, S)."""
     u = jnp.pad(differences, ((0, 0), (1, 0), (0, 0), (0, 0)))
-    return log_likelihood(u, jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse=lapse)
+    return batch.errors.log_likelihood(u, jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)
 
 
 def _matched(site: _Site, moments: Moments, batch: SetBatch, points: Array, lapse: Array | None) -> _Site:

@@ -6,7 +6,7 @@ that was interrupted goes on exactly as it would have.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,10 +26,10 @@ class Sets(NamedTuple):
         How many sets of the data each one stands for; 0 for padding.
     """
 
-    X: np.ndarray
-    present: np.ndarray
-    chosen: np.ndarray
-    weight: np.ndarray
+    X: Any  # NumPy's arrays outside of programs, JAX's inside
+    present: Any
+    chosen: Any
+    weight: Any
 
 
 class Source(Protocol):
@@ -145,5 +145,5 @@ def all_of(source: Source, sets: np.ndarray, chunk: int, dtype: type) -> Iterato
             filled = np.concatenate([part, np.repeat(part[:1], length - len(part))])
             read = source.read(filled, int(size))
             real = np.arange(length) < len(part)
-            weight = np.where(real, read.weight, 0.0).astype(dtype)
+            weight: Any = np.where(real, read.weight, 0.0).astype(dtype)
             yield Sets(read.X.astype(dtype), read.present, read.chosen, weight), np.where(real, filled, -1)

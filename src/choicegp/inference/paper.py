@@ -33,7 +33,6 @@ from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import LENGTHSCALES, scaled
-from choicegp.model.likelihood import log_likelihood
 from choicegp.model.prior import UtilityPrior
 
 BLOCK = 100  # Adam steps between two looks from Python: progress and clock
@@ -130,7 +129,7 @@ def _mean_log_likelihood(u: Array, batch: SetBatch, lapse: Array | None) -> Arra
 
     @jax.checkpoint  # or the gradient would keep what every block computed
     def of_block(part: Array) -> Array:
-        value = log_likelihood(part[:, batch.rows], present, chosen, lapse=lapse)
+        value = batch.errors.log_likelihood(part[:, batch.rows], present, chosen, lapse)
         return jnp.sum(batch.weight[:, None] * value)
 
     blocks = jnp.moveaxis(u.reshape(d, t, n_samples // size, size), 2, 0)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.prior import Objects
 
 _SIZES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
@@ -24,6 +25,8 @@ class SetBatch(NamedTuple):
         Weight of each set; 0 for padding.
     sets : int array (m,)
         Number of the set in the data; -1 for padding.
+    errors : ErrorModel
+        How likely the choices are, given utilities.
     """
 
     rows: np.ndarray
@@ -31,6 +34,7 @@ class SetBatch(NamedTuple):
     chosen: np.ndarray
     weight: np.ndarray
     sets: np.ndarray
+    errors: ErrorModel = DISCERNIBILITY
 
 
 class Problem(NamedTuple):
@@ -66,7 +70,9 @@ def padded_size(n: int, fineness: int) -> int:
     return -(-n // step) * step
 
 
-def pose(data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool) -> Problem:
+def pose(
+    data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool, errors: ErrorModel = DISCERNIBILITY
+) -> Problem:
     """Turn choice data into a `Problem`.
 
     Parameters
@@ -79,6 +85,8 @@ def pose(data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool) -
         A number for each object id.
     effects : bool
         Whether objects have effects of their own; without, rows equal in features are one object.
+    errors : ErrorModel
+        How likely the choices are, given utilities.
     """
     shown = np.unique(data.flat_shown)
     key = np.column_stack([X[shown], codes[shown]]) if effects else X[shown]
@@ -90,16 +98,16 @@ def pose(data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool) -
     padding = np.full(n - len(kept), kept[0])
     rows = np.concatenate([kept, padding])
     objects = Objects(np.ascontiguousarray(X[rows]), codes[rows])  # type: ignore[arg-type]
-    return Problem(objects, np.arange(n) < len(kept), _batches(data, local))
+    return Problem(objects, np.arange(n) < len(kept), _batches(data, local, errors))
 
 
-def _batches(data: ChoiceData, local: np.ndarray) -> tuple[SetBatch, ...]:
+def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel) -> tuple[SetBatch, ...]:
     sizes = np.diff(data.offsets)
     assert data.flat_chosen is not None
     # A set of one object says nothing.
     informative = np.flatnonzero(sizes > 1)
     shapes = set_shapes(sizes[informative])
-    return tuple(_batch(data, local, informative[shapes == a], int(a)) for a in np.unique(shapes))
+    return tuple(_batch(data, local, informative[shapes == a], int(a), errors) for a in np.unique(shapes))
 
 
 def set_shapes(sizes: np.ndarray) -> np.ndarray:
@@ -123,7 +131,7 @@ def _merge_rare(shapes: np.ndarray) -> np.ndarray:
     return shapes
 
 
-def _batch(data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int) -> SetBatch:
+def _batch(data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int, errors: ErrorModel) -> SetBatch:
     m = padded_size(len(sets), 3)
     rows = np.zeros((a, m), dtype=np.int32)
     present = np.zeros((a, m), dtype=bool)
@@ -144,4 +152,4 @@ def _batch(data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int) -> Set
     weight[: len(sets)] = 1.0 if data.weights is None else data.weights[sets]
     numbers = np.full(m, -1)
     numbers[: len(sets)] = sets
-    return SetBatch(rows, present, chosen, weight, numbers)
+    return SetBatch(rows, present, chosen, weight, numbers, errors)

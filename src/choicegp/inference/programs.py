@@ -28,7 +28,7 @@ _OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_leve
 _MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
 _SUFFIX = ".program"
-_KNOWN = ("choicegp.", "builtins")
+_KNOWN = ("choicegp.", "optax.", "builtins")
 _FAULTS = (OSError, ValueError, TypeError, AttributeError, LookupError, AssertionError, EOFError, RuntimeError,
            ImportError, pickle.PickleError)  # fmt: skip
 
@@ -212,7 +212,6 @@ def _constant_environment() -> str:
         processor = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     except (OSError, StopIteration):
         processor = platform.processor()
-
     versions = []
     for name in ("jax", "jaxlib", "equinox", "optax", "blackjax"):
         with contextlib.suppress(PackageNotFoundError):

@@ -8,8 +8,8 @@ and all sets in every step it is the step of `choicegp.inference.dense`.
 
 Hyperparameters (and inducing points, when they are learned) climb the bound with the posterior of v held: by Price's
 theorem its derivatives with respect to the marginal mean and covariance of a set are g_k and -P_k / 2 (unclipped),
-which are at hand, and the divergence from the prior does not depend on them.  In these coordinates the posterior moves along
-when the kernel does.
+which are at hand, and the divergence from the prior does not depend on them.  In these coordinates the posterior moves
+along when the kernel does.
 
 Kernels, products and likelihoods of objects run in the precision of the objects' features (float32 on accelerators);
 everything of the size of the inducing points is factorised in float64.
@@ -234,9 +234,8 @@ def _step(
         # A step of expectation-maximisation, with the Beta prior's counts.
         a, b = LAPSE_PRIOR
         learned = (lapsed + a - 1.0) / (n_sets + a + b - 2.0)
-        after = after._replace(
-            lapse=jnp.where(pace.rate > 0.0, towards(jnp.asarray(state.lapse), learned), state.lapse)
-        )
+        old = jnp.asarray(state.lapse)
+        after = after._replace(lapse=jnp.where(pace.rate > 0.0, towards(old, learned), old))
     if settings.learn_prior:
         gradient = pull_back(slopes)
         after = jax.lax.cond(pace.rate > 0.0, lambda: _climb(after, gradient, pace.rate, settings), lambda: after)

@@ -216,7 +216,7 @@ class _Run:
         self.all_in_each = all(part.n_taken >= len(part.sets) for part in self.parts)
         d = len(points)
         rng = np.random.default_rng([plan.seed, 2])
-        self.normals = tuple(
+        self.normals: tuple[Any, ...] = tuple(
             latin_normals(d, part.size - 1, part.n_taken, N_POINTS, rng).astype(plan.dtype) for part in self.parts
         )
         if spread is not None:
@@ -382,7 +382,7 @@ class _Run:
         total, weight = 0.0, 0.0
         for sets, _ in chunks:
             a, m, _ = sets.X.shape
-            normals = latin_normals(len(self.points), a - 1, m, n_points, rng).astype(self.plan.dtype)
+            normals: Any = latin_normals(len(self.points), a - 1, m, n_points, rng).astype(self.plan.dtype)
             expected = np.asarray(score(state, solved, sets, normals).expected, float)
             total += float(np.sum(sets.weight * expected))
             weight += float(np.sum(sets.weight))

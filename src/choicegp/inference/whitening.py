@@ -14,7 +14,6 @@ from jax import Array
 
 from choicegp.inference.posterior import Posterior, prior_root
 from choicegp.inference.problem import Problem
-from choicegp.model.likelihood import log_likelihood
 
 
 class Whitening(NamedTuple):
@@ -59,7 +58,8 @@ def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
     """Return the log-likelihood of all sets, each by its weight, at utilities u (d, t)."""
     total = jnp.zeros(())
     for batch in problem.batches:
-        values = log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse=lapse)
+        present, chosen = jnp.asarray(batch.present), jnp.asarray(batch.chosen)
+        values = batch.errors.log_likelihood(u[:, batch.rows], present, chosen, lapse)
         total += jnp.sum(batch.weight * values)
     return total
 

@@ -5,7 +5,7 @@ posterior samples, after division by the sum over all subsets (the likelihood do
 Larger sets use the Pareto sets of posterior samples.  Sample points are fixed, so predictions repeat exactly.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -19,18 +19,13 @@ from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.programs import program
-from choicegp.model.likelihood import (
-    FLOOR,
-    MAX_ENUMERATED,
-    log_likelihood,
-    pair_logs,
-    subset_probabilities,
-)
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
+from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, pair_logs, subset_probabilities
 from choicegp.model.prior import Objects
 
 N_SAMPLES = 512
-_SCORE_SAMPLES = 1024
-_LARGE_SAMPLES = 128  # of sets too large to enumerate
+SCORE_SAMPLES = 1024
+LARGE_SAMPLES = 128  # of sets too large to enumerate
 _CANDIDATES = 16
 _SCORED_SIZE = 200  # sets larger than this are predicted object by object
 _TIE = 1e-6  # utilities closer than this part of the error scale are equal, as those of equal objects are
@@ -38,31 +33,45 @@ _CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
 _BLOCK = 500_000  # the same where a chunk is worked through in blocks of points
 
 
-class _Group(NamedTuple):
+class Group(NamedTuple):
     """Sets of one size: their numbers (n,), and the rows of their objects (a, m); m >= n, padded."""
 
     sets: np.ndarray
     rows: np.ndarray
 
 
-def _groups(data: ChoiceData) -> Iterator[_Group]:
-    """Yield chunks of sets of equal size, each chunk padded to a full one by repeating its last set."""
+def groups(data: ChoiceData, cells: Callable[[int], int]) -> Iterator[Group]:
+    """Yield chunks of sets of equal size, each chunk padded to a full one by repeating its last set.
+
+    ``cells`` tells how many numbers a set of that many objects takes while it is worked on.
+    """
     sizes = np.diff(data.offsets)
     for a in np.unique(sizes):
         sets = np.flatnonzero(sizes == a)
         rows = data.flat_shown[data.offsets[sets][None, :] + np.arange(a)[:, None]]
-        size = _chunk_size(int(a), len(sets))
+        size = _chunk_size(cells(int(a)), len(sets))
         for start in range(0, len(sets), size):
             part = np.arange(start, min(start + size, len(sets)))
             filled = np.concatenate([part, np.full(size - len(part), part[-1])])
-            yield _Group(sets[part], rows[:, filled])
+            yield Group(sets[part], rows[:, filled])
 
 
-def _chunk_size(a: int, n_sets: int) -> int:
-    cells = 2**a * N_SAMPLES if a <= MAX_ENUMERATED else a * a * _LARGE_SAMPLES
+def _chunk_size(cells: int, n_sets: int) -> int:
     size = 1 << max(0, (_CELLS // cells).bit_length() - 1)
     # Never much larger than the data, but one of few shapes.
     return max(1, min(size, 1024, 1 << (n_sets - 1).bit_length()))
+
+
+def _cells(a: int) -> int:
+    return 2**a * N_SAMPLES if a <= MAX_ENUMERATED else a * a * LARGE_SAMPLES
+
+
+def chosen_in(data: ChoiceData, group: Group) -> np.ndarray:
+    """Return which objects of a group's sets were chosen, (a, m)."""
+    a, m = group.rows.shape
+    assert data.flat_chosen is not None
+    chosen = data.flat_chosen[data.offsets[group.sets][None, :] + np.arange(a)[:, None]]
+    return np.pad(chosen, ((0, 0), (0, m - len(group.sets))), mode="edge")
 
 
 class SetUtilities(NamedTuple):
@@ -151,7 +160,7 @@ def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> 
 
 
 @program
-def _log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, normals: Array) -> Array:
+def log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, normals: Array, errors: ErrorModel) -> Array:
     """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S)."""
     a, m = chosen.shape
     d, _, _, n_points = normals.shape
@@ -160,10 +169,10 @@ def _log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, norm
 
     def of_block(block: tuple[Array, Array | None]) -> Array:
         u = utilities._replace(moves=block[1]).sampled(block[0])
-        return log_likelihood(u, present[..., None], chosen[..., None], lapse=posterior.lapse)
+        return errors.log_likelihood(u, present[..., None], chosen[..., None], posterior.lapse)
 
     # Both are powers of two, so that blocks of points come out even.
-    size = min(n_points, 1 << max(0, (_BLOCK // (d * a * a * m)).bit_length() - 1))
+    size = min(n_points, 1 << max(0, (_BLOCK // (d * a * a * m * errors.n_nodes)).bit_length() - 1))
     blocks = jax.tree.map(
         lambda part: jnp.moveaxis(part.reshape(*part.shape[:3], n_points // size, size), 3, 0),
         (normals, utilities.moves),
@@ -172,7 +181,8 @@ def _log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, norm
 
 
 @partial(program, static="n_samples")
-def _mean_of_logs(values: Array, n_samples: int) -> Array:
+def mean_of_logs(values: Array, n_samples: int) -> Array:
+    """Return the log of the mean of likelihoods over samples (m,) from their logs (m, S)."""
     return jax.nn.logsumexp(values, axis=-1) - jnp.log(n_samples)
 
 
@@ -191,8 +201,8 @@ class ChoicePredictor(NamedTuple):
     objects: Objects
     data: ChoiceData
 
-    def _chunks(self) -> Iterator[tuple[_Group, Objects]]:
-        for group in _groups(self.data):
+    def _chunks(self) -> Iterator[tuple[Group, Objects]]:
+        for group in groups(self.data, _cells):
             yield group, Objects(self.objects.X[group.rows], self.objects.codes[group.rows])
 
     def _normals(self, a: int, n: int) -> np.ndarray:
@@ -217,7 +227,7 @@ class ChoicePredictor(NamedTuple):
         return np.asarray(subset_table(self.posterior, objects, points))
 
     def _sampled(self, objects: Objects) -> np.ndarray:
-        points = self._normals(objects.codes.shape[0], _LARGE_SAMPLES)
+        points = self._normals(objects.codes.shape[0], LARGE_SAMPLES)
         return np.asarray(_sampled_choices(self.posterior, objects, points))
 
     def _shares(self, choices: np.ndarray) -> np.ndarray:
@@ -255,7 +265,8 @@ class ChoicePredictor(NamedTuple):
             tried = np.column_stack([candidates[:, order], best[:, column]])
             tried = np.pad(tried, ((0, 0), (0, _CANDIDATES - tried.shape[1])), mode="edge")
             repeated = jax.tree.map(lambda of, k=column: np.repeat(of[:, k, None], _CANDIDATES, 1), objects)
-            scores = _mean_of_logs(_log_likelihoods(self.posterior, repeated, tried, normals), 32)
+            values = log_likelihoods(self.posterior, repeated, tried, normals, DISCERNIBILITY)
+            scores = mean_of_logs(values, 32)
             best[:, column] = tried[:, int(np.argmax(scores))]
         return best
 
@@ -266,12 +277,11 @@ class ChoicePredictor(NamedTuple):
         result = np.empty(len(self.data))
         for group, objects in self._chunks():
             a, m = group.rows.shape
-            offsets = self.data.offsets[group.sets]
-            chosen = self.data.flat_chosen[offsets[None, :] + np.arange(a)[:, None]]
-            chosen = np.pad(chosen, ((0, 0), (0, m - len(group.sets))), mode="edge")
+            chosen = chosen_in(self.data, group)
             if not normalized:
-                values = _log_likelihoods(self.posterior, objects, chosen, self._normals(a, _SCORE_SAMPLES))
-                logs = np.asarray(_mean_of_logs(values, _SCORE_SAMPLES))
+                points = self._normals(a, SCORE_SAMPLES)
+                values = log_likelihoods(self.posterior, objects, chosen, points, DISCERNIBILITY)
+                logs = np.asarray(mean_of_logs(values, SCORE_SAMPLES))
             elif a <= MAX_ENUMERATED:
                 table = self._table(objects)
                 code = np.sum(chosen << np.arange(a)[:, None], axis=0)

@@ -29,7 +29,7 @@ from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.programs import program, with_settings_of_this_thread
 from choicegp.inference.sites import Sites, psd_part
 from choicegp.inference.starts import covariance_at
-from choicegp.model.derivatives import sampled_log_likelihood
+from choicegp.model.error_models import ErrorModel
 from choicegp.selection.loo import CavityDiagnostics, LooResult, loo_result, standard_error
 
 MOST_REFITS = 60
@@ -126,16 +126,18 @@ def settle(start: Settled, factor: Factor, problem: Problem, normals: tuple, lap
 
 
 @program
-def _log_scores(marginal: Marginals, present: Array, chosen: Array, normals: Array, lapse: Array | None) -> Array:
+def _log_scores(
+    marginal: Marginals, present: Array, chosen: Array, normals: Array, lapse: Array | None, errors: ErrorModel
+) -> Array:
     """Return the log of the mean likelihood (m,) of each set's choice under its own marginal."""
     d, n, _, n_points = normals.shape
     m = present.shape[1]
 
     def of_block(draws: Array) -> Array:
         u = samples(marginal, jnp.broadcast_to(draws, (d, n, m, draws.shape[-1])))
-        return sampled_log_likelihood(u, present, chosen, lapse=lapse)
+        return errors.sampled(u, present, chosen, lapse)
 
-    size = min(n_points, _power_of_two(_BLOCK / (d * (n + 1) ** 2 * m)))
+    size = min(n_points, _power_of_two(_BLOCK / (d * (n + 1) ** 2 * m * errors.n_nodes)))
     blocks = jnp.moveaxis(normals.reshape(d, n, 1, n_points // size, size), 3, 0)
     values = jax.lax.map(of_block, blocks)
     return jax.nn.logsumexp(values, axis=(0, 2)) - jnp.log(n_points)
@@ -199,7 +201,7 @@ class _Scores:
             mean, root = np.swapaxes(own.mean[:, part], 1, 2), np.moveaxis(own.root[:, part], 1, 3)
             masks = (batch.present[:, columns[part]], batch.chosen[:, columns[part]])
             marginal = Marginals(mean, root)  # type: ignore[arg-type]
-            scores[part] = _log_scores(marginal, *masks, self.normals[number], self.lapse)
+            scores[part] = _log_scores(marginal, *masks, self.normals[number], self.lapse, batch.errors)
         return scores
 
 

@@ -9,7 +9,7 @@ from jax import Array
 
 from choicegp.inference.problem import Problem
 from choicegp.inference.programs import program
-from choicegp.model.likelihood import log_likelihood
+from choicegp.model.error_models import ErrorModel
 from choicegp.selection.loo import LooResult, PsisDiagnostics, loo_result
 
 N_SAMPLES = 2000
@@ -17,8 +17,8 @@ _BLOCK = 2_000_000  # numbers worked on at a time
 
 
 @program
-def _log_likelihood(u: Array, present: Array, chosen: Array, lapse: Array | None) -> Array:
-    return log_likelihood(u, present[..., None], chosen[..., None], lapse=lapse)
+def _log_likelihood(u: Array, present: Array, chosen: Array, lapse: Array | None, errors: ErrorModel) -> Array:
+    return errors.log_likelihood(u, present[..., None], chosen[..., None], lapse)
 
 
 def choice_log_likelihood(utilities: np.ndarray, problem: Problem, n_sets: int, lapse: Array | None) -> np.ndarray:
@@ -38,13 +38,13 @@ def choice_log_likelihood(utilities: np.ndarray, problem: Problem, n_sets: int, 
     by_utility = np.moveaxis(utilities, (0, 1, 2), (2, 1, 0))
     for batch in problem.batches:
         a, m = batch.rows.shape
-        size = min(n_samples, max(1, _BLOCK // (d * a * a * m)))
+        size = min(n_samples, max(1, _BLOCK // (d * a * a * m * batch.errors.n_nodes)))
         known = batch.sets >= 0
         for start in range(0, n_samples, size):
             # The last block is a full one too, which makes some samples twice, and no further program.
             part = slice(min(start, n_samples - size), min(start, n_samples - size) + size)
             u = np.ascontiguousarray(by_utility[:, batch.rows, part])
-            values = np.asarray(_log_likelihood(u, batch.present, batch.chosen, lapse))
+            values = np.asarray(_log_likelihood(u, batch.present, batch.chosen, lapse, batch.errors))
             result[batch.sets[known], part] = values[known]
     return result
 

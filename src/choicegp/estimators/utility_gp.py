@@ -1,0 +1,226 @@
+"""What estimators with Gaussian processes as utilities have in common, once they are fitted."""
+
+import warnings
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.data.encoding import FeatureEncoding
+from choicegp.errors import ChoiceGPError
+from choicegp.estimators.base import Estimator
+from choicegp.estimators.fitting import Fitted
+from choicegp.estimators.result import FitResult, Utilities
+from choicegp.estimators.runtime import computing
+from choicegp.inference.posterior import Posterior
+from choicegp.inference.programs import program
+from choicegp.model.error_models import ErrorModel
+from choicegp.model.prior import Objects
+from choicegp.prediction import metrics
+from choicegp.prediction.utilities import joint_samples, recommended
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+    from xarray import DataTree
+
+    from choicegp.selection.loo import LooResult
+
+
+class Predictor(Protocol):
+    """What predicts the sets of a ChoiceData."""
+
+    def choices(self) -> list[np.ndarray]:
+        """Return the most probable choice from each set, as rows of the data's table."""
+
+    def probabilities(self) -> list[np.ndarray]:
+        """Return P(object is chosen), one array per set."""
+
+    def log_probabilities(self, *, normalized: bool) -> np.ndarray:
+        """Return the log probability of each set's choice."""
+
+
+class UtilityGP(Estimator):
+    """Base of the estimators whose utilities are Gaussian processes."""
+
+    _format: ClassVar[str]  # of model files
+    device: str
+    n_jobs: int | None
+
+    @abstractmethod
+    def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> Predictor:
+        """Return what predicts the sets of data whose objects the posterior sees as ``objects``."""
+
+    def _keep(self, fitted: Fitted, data: ChoiceData) -> Self:
+        self.posterior_: Posterior = fitted.posterior
+        self.elbo_ = fitted.elbo
+        self.fit_result_: FitResult = fitted.result
+        self.centre_, self.scale_ = fitted.centre, fitted.scale
+        self.known_ids_: dict[Any, int] = fitted.codes
+        self.n_utilities_ = fitted.posterior.n_utilities
+        self.errors_: ErrorModel = fitted.errors
+        self.data_ = data
+        self.encoding_: FeatureEncoding = data.encoding
+        return self
+
+    def predict(self, data: ChoiceData) -> list[np.ndarray]:
+        """Return the most probable choice from each set, as rows of ``data.X``; data needs no choices."""
+        with computing(self.device):
+            return self._predictor(data).choices()
+
+    def predict_proba(self, data: ChoiceData) -> list[np.ndarray]:
+        """Return P(object is chosen) for all shown objects, one array per set aligned with ``data.shown``."""
+        with computing(self.device):
+            return self._predictor(data).probabilities()
+
+    def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
+        """Return predictions as a long table with the columns set, object, probability and chosen."""
+        import pandas as pd
+
+        probability = np.concatenate(self.predict_proba(data))
+        predicted = self.predict(data)
+        set_number = np.repeat(np.arange(len(data)), np.diff(data.offsets))
+        picked = np.repeat(np.arange(len(data)), [len(rows) for rows in predicted])
+        n = len(data.X)
+        chosen = np.isin(set_number * n + data.flat_shown, picked * n + np.concatenate(predicted))
+        return pd.DataFrame(
+            {
+                "set": np.asarray(data.set_ids)[set_number],
+                "object": np.asarray(data.object_ids)[data.flat_shown],
+                "probability": probability,
+                "chosen": chosen.astype(int),
+            }
+        )
+
+    def score(self, data: ChoiceData, y: None = None) -> float:
+        """Return the fraction of sets that are predicted exactly."""
+        return metrics.exact_accuracy(data, self.predict(data))
+
+    def utilities(self, X: Any) -> Utilities:
+        """Return posterior mean and standard deviation of every utility, each (n, d), at any objects.
+
+        Parameters
+        ----------
+        X : DataFrame of features, encoded array (n, c), or ChoiceData
+        """
+        with computing(self.device):
+            objects = self._objects(X)
+            parts = [
+                _mean_and_variance(self.posterior_, Objects(objects.X[part], objects.codes[part]))
+                for part in _chunks(len(objects.X))
+            ]
+        mean = np.concatenate([np.asarray(m).T for m, _ in parts])
+        return Utilities(mean, np.sqrt(np.concatenate([np.asarray(v).T for _, v in parts])))
+
+    def sample_utilities(self, X: Any, n_samples: int, random_state: int = 0) -> np.ndarray:
+        """Return joint posterior samples of the utilities, (S, n, d)."""
+        self._check_fitted()
+        with computing(self.device):
+            return joint_samples(self.posterior_, self._objects(X), n_samples, random_state)
+
+    def recommend(self, X: Any, n: int = 10, random_state: int = 0) -> "pd.DataFrame":
+        """Return the ``n`` objects of X most probably undominated in X, with their probabilities.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by object id: probability, and the posterior mean of each utility.
+        """
+        import pandas as pd
+
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+            raise ChoiceGPError(f"n must be a positive whole number; got {n!r}")
+        means = self.utilities(X)
+        with computing(self.device):
+            rows, probability = recommended(self.posterior_, self._objects(X), means, n, random_state)
+        ids = pd.Index([self._ids(X)[row] for row in rows], name="object")
+        table = pd.DataFrame({"probability": probability}, index=ids)
+        for i in range(self.n_utilities_):
+            table[f"utility {i + 1}"] = means.mean[rows, i]
+        return table
+
+    def loo(self, method: str = "cavity", *, max_refits: int | None = None, random_state: int = 0) -> "LooResult":
+        """Return how well each training set is predicted from all others, hyperparameters held.
+
+        "cavity" takes the set's own site out of the posterior and, where that is not enough, fits without the set
+        (at most ``max_refits`` times, by default 60); "psis" is the paper's Pareto-smoothed importance sampling.
+        A warning names the number of sets on which the result cannot be trusted.
+        """
+        from choicegp.estimators.leave_one_out import leave_one_out
+
+        self._check_fitted()
+        result = leave_one_out(self, method, max_refits, random_state)
+        if result.warning:
+            warnings.warn(result.warning, UserWarning, stacklevel=2)
+        return result
+
+    def to_datatree(self, n_samples: int = 2000, random_state: int = 0) -> "DataTree":
+        """Return samples of the utilities, the log-likelihood of each set, choices and features for ArviZ."""
+        from choicegp.estimators.datatree import datatree
+
+        self._check_fitted()
+        return datatree(self, n_samples, random_state)
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write the model to one file, in a documented format that holds no code."""
+        from choicegp.estimators.files import save_model
+
+        self._check_fitted()
+        save_model(self, path)
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> Self:
+        """Read a model written by `save`; it predicts bit for bit the same."""
+        from choicegp.estimators.files import load_model
+
+        return load_model(cls, path)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "posterior_"):
+            raise ChoiceGPError(f"this {type(self).__name__} is not fitted yet: call fit(data) first")
+
+    def _predictor(self, data: ChoiceData) -> Predictor:
+        self._check_fitted()
+        if not isinstance(data, ChoiceData):
+            raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
+        data_encoded = data.with_encoding(self.encoding_)
+        return self._posterior_predictor(self._objects(data_encoded), data_encoded)
+
+    def _ids(self, X: Any) -> list[Any]:
+        if isinstance(X, ChoiceData):
+            return list(X.object_ids)
+        return list(X.index) if hasattr(X, "index") and hasattr(X, "columns") else list(range(len(X)))
+
+    def _objects(self, X: Any, known: dict[Any, int] | None = None) -> Objects:
+        """Encode and scale objects as the training data were; ids not seen in training get new codes.
+
+        ``known`` holds the codes of ids, and new ones are added to it.  A row of an array is always new.
+        """
+        self._check_fitted()
+        if isinstance(X, ChoiceData):
+            encoded, ids = X.with_encoding(self.encoding_).X, list(X.object_ids)
+        else:
+            encoded = self.encoding_.encode(X)
+            ids = self._ids(X) if hasattr(X, "columns") else [object() for _ in encoded]
+        if self.posterior_.prior.log_effect_variance is not None and ids == list(range(len(ids))):
+            # Row numbers are no names: row 0 of another table is the same object only with the same features.
+            trained = {i: row for row, i in enumerate(self.data_.object_ids)}
+            ids = [
+                object() if i in trained and not np.array_equal(row, self.data_.X[trained[i]]) else i
+                for i, row in zip(ids, encoded, strict=True)
+            ]
+        known = dict(self.known_ids_) if known is None else known
+        codes = [known.setdefault(i, len(known)) for i in ids]
+        return Objects((encoded - self.centre_) / self.scale_, np.array(codes))  # type: ignore[arg-type]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+
+_mean_and_variance = program(Posterior.mean_and_variance_at)
+
+
+def _chunks(n: int, size: int = 2048) -> list[slice]:
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)] or [slice(0, 0)]
