@@ -53,6 +53,8 @@ def read_archive(
         raise ChoiceGPError(f"{source}: not a choicegp model, or a damaged one ({error!r})") from None
     try:
         return make(arrays, about)
+    except ChoiceGPError as error:
+        raise ChoiceGPError(f"{source}: {error}") from None
     except Exception as error:
         raise ChoiceGPError(f"{source}: a choicegp model with missing or wrong parts ({error!r})") from None
 

@@ -17,7 +17,7 @@ from choicegp.prediction.choices import ChoicePredictor
 from choicegp.prediction.utilities import dominance_probabilities
 
 if TYPE_CHECKING:
-    pass
+    import os
 
 
 class ChoiceGP(UtilityGP):
@@ -143,7 +143,14 @@ class ChoiceGP(UtilityGP):
         self.progress = progress
         self.random_state = random_state
 
-    def fit(self, data: ChoiceData, y: None = None, *, init: "ChoiceGP | None" = None) -> Self:
+    def fit(
+        self,
+        data: ChoiceData,
+        y: None = None,
+        *,
+        init: "ChoiceGP | None" = None,
+        checkpoint: "str | os.PathLike[str] | None" = None,
+    ) -> Self:
         """Learn utilities and hyperparameters from choices.
 
         Parameters
@@ -154,6 +161,9 @@ class ChoiceGP(UtilityGP):
             Ignored; scikit-learn passes it.
         init : ChoiceGP, optional
             An earlier model to start from, when sets have arrived since: no annealing, few steps.
+        checkpoint : path, optional
+            A file in which a sparse fit keeps what it knows so far; a fit that was killed goes on from there, to the
+            same result.  It is removed when the fit is done.
 
         Returns
         -------
@@ -175,7 +185,7 @@ class ChoiceGP(UtilityGP):
                 raise ChoiceGPError(f"init must be a ChoiceGP that is fitted already; got {init!r}")
             data = data.with_encoding(init.encoding_)
         with computing(self.device):
-            fitted = fit_posterior(data, options, None if init is None else init._warm_state())
+            fitted = fit_posterior(data, options, None if init is None else init._warm_state(), checkpoint=checkpoint)
         return self._keep(fitted, data)
 
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:

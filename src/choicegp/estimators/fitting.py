@@ -1,5 +1,6 @@
 """From choice data and options to a posterior."""
 
+import os
 from typing import Any, NamedTuple
 
 import jax
@@ -110,6 +111,11 @@ class FitOptions(NamedTuple):
         return self._replace(inference=inference, max_iter=max_iter)
 
     @property
+    def of_result(self) -> str:
+        """Describe the options on which the result depends."""
+        return str(self._replace(max_seconds=None, n_jobs=None, progress=False))
+
+    @property
     def n_steps(self) -> int:
         """Most steps, once the inference is decided."""
         assert self.max_iter is not None
@@ -195,18 +201,22 @@ class Fitted(NamedTuple):
 
 
 def fit_posterior(
-    data: ChoiceData, options: FitOptions, warm: WarmStart | None, neighbour: Posterior | None = None
-) -> Fitted:
+    data: ChoiceData, options: FitOptions, warm: WarmStart | None, neighbour: Posterior | None = None,
+    checkpoint: "str | os.PathLike[str] | None" = None,
+) -> Fitted:  # fmt: skip
     """Fit the model; the caller sets precision and device.
 
-    ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from.
+    ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from;
+    ``checkpoint`` a file from which a sparse fit goes on.
     """
     if not data.has_choices:
         raise ChoiceGPError("fit needs data with choices: these have none")
     clock = Clock(options.max_seconds)
     options = options.decided(data)
     if options.inference == "sparse":
-        return _fit_sparse(data, options, warm, clock)
+        return _fit_sparse(data, options, warm, clock, checkpoint)
+    if checkpoint is not None:
+        raise ChoiceGPError(f"checkpoint= works with inference='sparse'; this fit is {options.inference!r}")
     centre, scale = scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
     codes = {} if warm is None else dict(warm.codes)
     numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
@@ -240,7 +250,10 @@ def fit_posterior(
     return Fitted(posterior, elbo, result, centre, scale, codes, options.errors)
 
 
-def _fit_sparse(data: ChoiceData, options: FitOptions, warm: WarmStart | None, clock: Clock) -> Fitted:
+def _fit_sparse(
+    data: ChoiceData, options: FitOptions, warm: WarmStart | None, clock: Clock, path: Any
+) -> Fitted:  # fmt: skip
+    from choicegp.estimators.checkpoint import Checkpoint
     from choicegp.estimators.large import fit_large
     from choicegp.inference.minibatches import InMemory
 
@@ -250,7 +263,9 @@ def _fit_sparse(data: ChoiceData, options: FitOptions, warm: WarmStart | None, c
     some = np.sort(rng.permutation(np.unique(data.flat_shown))[:_SAMPLE])
     objects = (data.X[some] - centre) / scale
     with progress_report(options.progress, options.n_steps) as report:
-        fit = fit_large(InMemory(data, centre, scale), objects, options, clock, report)
+        source = InMemory(data, centre, scale)
+        checkpoint = None if path is None else Checkpoint(path, f"{options.of_result} {source.digest}")
+        fit = fit_large(source, objects, options, clock, report, checkpoint)
     result = FitResult(fit.status, fit.message, fit.n_iter, clock.seconds, fit.trace, (fit.note,), fit.n_annealing)
     return Fitted(fit.posterior, fit.elbo, result, centre, scale, {}, options.errors)
 

@@ -2,15 +2,19 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.checkpoint import Checkpoint
+from choicegp.inference.devices import Spread
 from choicegp.inference.fit import Clock, Report
 from choicegp.inference.minibatches import Source
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.programs import present_device
 from choicegp.inference.sparse import Settings, posterior_of
-from choicegp.inference.sparse_fit import N_ANNEALING, Plan, SparseFit, Start, fit_sparse
+from choicegp.inference.sparse_fit import N_ANNEALING, fit_sparse
+from choicegp.inference.sparse_plan import Plan, SparseFit, Start
 from choicegp.inference.starts import rescaled
 from choicegp.model.kernels import RBF, Additive, Kernel, kernel_named
 from choicegp.model.prior import UtilityPrior
@@ -62,13 +66,21 @@ def starts(kernel: Kernel | None, n_features: int, n_utilities: int, *, learn: b
     return (smooth, *waves)
 
 
-def fit_large(source: Source, objects: np.ndarray, options: Any, clock: Clock, report: Report | None) -> LargeFit:
-    """Fit by sparse inference; the caller sets the device."""
+def fit_large(
+    source: Source,
+    objects: np.ndarray,
+    options: Any,
+    clock: Clock,
+    report: Report | None,
+    checkpoint: Checkpoint | None,
+) -> LargeFit:
+    """Fit by sparse inference, on all devices of the kind that the caller has chosen."""
     if options.object_effects:
         raise ChoiceGPError(
             "object_effects work with dense inference only: leave them out, or fit fewer objects with inference='dense'"
         )
-    on_cpu = present_device().platform == "cpu"
+    platform = present_device().platform
+    on_cpu, devices = platform == "cpu", jax.devices(platform)
     has_lapse = options.learn_lapse or options.lapse > 0
     settings = Settings(
         options.hyperpriors, options.learn_hyperparameters, options.learn_inducing, options.learn_lapse,
@@ -83,9 +95,14 @@ def fit_large(source: Source, objects: np.ndarray, options: Any, clock: Clock, r
     )  # fmt: skip
     own = None if options.any_kernel else options.kernel
     kernels = starts(own, objects.shape[1], options.n_utilities, learn=options.learn_hyperparameters)
-    fit: SparseFit = fit_sparse(source, objects, kernels, plan, clock, report=report)
+    spread = Spread(devices) if len(devices) > 1 else None
+    fit: SparseFit = fit_sparse(
+        source, objects, kernels, plan, clock, report=report, keeper=checkpoint, spread=spread
+    )  # fmt: skip
     if fit.status == "failed" or not np.isfinite(fit.bound):
         raise ChoiceGPError(f"the fit failed: {fit.message}. Try standardize=True or another kernel")
+    if checkpoint is not None:
+        checkpoint.remove()
     note = f"sparse inference with {fit.state.points.shape[1]} inducing points for each utility; start: {fit.start}"
     return LargeFit(
         posterior_of(fit.state, fit.solved), fit.bound, fit.status, fit.message, fit.n_iter, fit.trace, note,

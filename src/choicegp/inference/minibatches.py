@@ -5,6 +5,7 @@ and nothing is padded much.  Which sets a step takes depends on the seed and on 
 that was interrupted goes on exactly as it would have.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -56,6 +57,16 @@ class InMemory:
         self.data, self.centre, self.scale = data, centre, scale
         self.sizes = np.diff(data.offsets)
         self.mean_weight = 1.0 if data.weights is None else float(np.mean(data.weights))
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the data."""
+        data = self.data
+        parts = (data.X, data.flat_shown, data.offsets, data.flat_chosen, data.weights)
+        text = hashlib.sha256()
+        for part in parts:
+            text.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+        return text.hexdigest()
 
     def order(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return the sets in a random order."""
@@ -131,10 +142,10 @@ def _of_shape(source: Source, part: Share, number: int, steps: range, seed: int,
     )  # fmt: skip
 
 
-def all_of(source: Source, sets: np.ndarray, chunk: int, dtype: type) -> Iterator[tuple[Sets, np.ndarray]]:
-    """Yield the sets in chunks of at most ``chunk``, each of one shape, with their numbers.
+def all_of(source: Source, sets: np.ndarray, chunk: int, dtype: type) -> Iterator[Sets]:
+    """Yield the sets in chunks of at most ``chunk``, each of one shape.
 
-    Chunks of a shape have one length: the last is filled up with copies, of weight 0 and number -1.
+    Chunks of a shape have one length: the last is filled up with copies of weight 0.
     """
     shapes = set_shapes(source.sizes[sets])
     for size in np.unique(shapes):
@@ -146,4 +157,4 @@ def all_of(source: Source, sets: np.ndarray, chunk: int, dtype: type) -> Iterato
             read = source.read(filled, int(size))
             real = np.arange(length) < len(part)
             weight: Any = np.where(real, read.weight, 0.0).astype(dtype)
-            yield Sets(read.X.astype(dtype), read.present, read.chosen, weight), np.where(real, filled, -1)
+            yield Sets(read.X.astype(dtype), read.present, read.chosen, weight)

@@ -7,19 +7,28 @@ The course is advanced block by block by a function of what is known so far; whi
 seed and on the step alone.  What is known so far is therefore all that a checkpoint holds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
+from choicegp.inference.devices import Spread
 from choicegp.inference.expectation import latin_normals
 from choicegp.inference.fit import Clock, Report
 from choicegp.inference.minibatches import Sets, Share, Source, all_of, shares, steps_of
 from choicegp.inference.programs import with_settings_of_this_thread
-from choicegp.inference.sparse import Pace, Settings, Solved, State, begin, run_steps, score, solve
-from choicegp.model.prior import UtilityPrior
+from choicegp.inference.sparse import Pace, Solved, State, begin, run_steps, score, solve
+from choicegp.inference.sparse_plan import (
+    Course,
+    Keeper,
+    Plan,
+    SparseFit,
+    Start,
+    held_out_and_training,
+    inducing_points,
+)
 
 BLOCK = 10  # steps between two looks from Python
 _CHECK = 50  # steps between two looks at the held-out sets
@@ -34,126 +43,7 @@ _RHO, _RHO_ALL, _RHO_ANNEALING, _RATE = 0.1, 0.5, 0.2, 0.05
 _SCORED = 4096  # training sets from which the final bound is estimated, in chunks of:
 _CHUNK = 1024
 _ATTEMPTS = 4
-_LEAST_HELD_OUT = 1000  # sets from which on some are held out
 _RIDGE = 1e-7
-
-
-class Start(NamedTuple):
-    """A kernel to start from, and what it is called."""
-
-    name: str
-    prior: UtilityPrior
-
-
-class Course(NamedTuple):
-    """What is known so far.
-
-    Attributes
-    ----------
-    trial : int
-        Number of the start that is tried; the number of starts once the best of them goes on.
-    step : int
-        Steps made from the present start.
-    state : State
-    best : State
-        The best start, and later the best state, by score.
-    best_score : float
-    best_trial, best_step : int
-    scores : ndarray
-        Of the checks since the best start went on.
-    cooling : (int, int)
-        Step after which the steps become smaller, and in how many; (-1, 0) before that is known.
-    ridge : float
-        See `Pace`.
-    bounds : ndarray
-        Of the steps of the start that went on.
-    """
-
-    trial: int
-    step: int
-    state: State
-    best: State
-    best_score: float
-    best_trial: int
-    best_step: int
-    scores: np.ndarray
-    cooling: tuple[int, int]
-    ridge: float
-    bounds: np.ndarray
-
-
-class SparseFit(NamedTuple):
-    """A finished sparse inference.
-
-    Attributes
-    ----------
-    state : State
-    solved : Solved
-    bound : float
-        Evidence lower bound, estimated on fresh points from at most a few thousand training sets.
-    held_out : float
-        Mean expected log-likelihood of the held-out sets; NaN when there are none.
-    status, message : str
-    n_iter : int
-    trace : ndarray
-        Bounds, each estimated from the sets of its step.
-    start : str
-        Name of the start that went on.
-    """
-
-    state: State
-    solved: Solved
-    bound: float
-    held_out: float
-    status: str
-    message: str
-    n_iter: int
-    trace: np.ndarray
-    start: str
-
-
-class Plan(NamedTuple):
-    """How to fit.
-
-    Attributes
-    ----------
-    n_inducing, batch_size, max_iter : int
-    tol : float
-        Nothing is gained any more when the score rises by less than this part of itself in some checks (or, with all
-        sets in every step, the bound by a hundredth of that).
-    settings : Settings
-    lapse : float or None
-    dtype : type
-    seed : int
-    """
-
-    n_inducing: int
-    batch_size: int
-    max_iter: int
-    tol: float
-    settings: Settings
-    lapse: float | None
-    dtype: type
-    seed: int
-
-
-def held_out_and_training(source: Source, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the sets of at least two objects; few sets are all for training."""
-    sets = np.flatnonzero(source.sizes > 1)
-    n = min(2048, len(sets) // 20) if len(sets) >= _LEAST_HELD_OUT else 0
-    mixed = np.random.default_rng([seed, 1]).permutation(len(sets))
-    return np.sort(sets[mixed[:n]]), np.sort(sets[mixed[n:]])
-
-
-def inducing_points(objects: np.ndarray, n_utilities: int, n_inducing: int, seed: int) -> np.ndarray:
-    """Choose well spread objects, others for each utility: k-means++ (d, M, c)."""
-    distinct = np.unique(objects, axis=0)
-    n = min(n_inducing, len(distinct))
-    if n == len(distinct):
-        return np.stack([distinct] * n_utilities)
-    from sklearn.cluster import kmeans_plusplus
-
-    return np.stack([kmeans_plusplus(distinct, n, random_state=seed + i)[0] for i in range(n_utilities)])
 
 
 def fit_sparse(
@@ -164,10 +54,8 @@ def fit_sparse(
     clock: Clock,
     *,
     report: Report | None = None,
-    saved: Course | None = None,
-    save: Callable[[Course], None] | None = None,
-    spread: Callable[[Any, int], Any] | None = None,
-    n_devices: int = 1,
+    keeper: Keeper | None = None,
+    spread: Spread | None = None,
 ) -> SparseFit:
     """Fit by natural-gradient steps on mini-batches.
 
@@ -182,23 +70,23 @@ def fit_sparse(
     clock : Clock
     report : callable, optional
         Called as report(phase, step, bound).
-    saved : Course, optional
-        Go on from here.
-    save : callable, optional
-        Called with the course after every check.
-    spread : callable, optional
-        ``spread(arrays, axis)`` lays arrays over several devices along the axis of sets, ``n_devices`` in all.
+    keeper : Keeper, optional
+        Where the course is kept after every check, and found again.
+    spread : Spread, optional
+        Several devices, among which the sets of every step are divided.
     """
     points = inducing_points(objects, starts[0].prior.n_utilities, plan.n_inducing, plan.seed)
     with ThreadPoolExecutor(1) as reader:
-        run = _Run(source, points, starts, plan, clock, report, spread, n_devices, reader)
-        course = run.first() if saved is None else saved
-        outcome = None
+        run = _Run(source, points, starts, plan, clock, report, spread, reader)
+        first = run.first()
+        course = (keeper.load(first) if keeper is not None else None) or first
+        run.prepare(first)
+        outcome = run.outcome(course) if course.step else None
         while outcome is None:
             course = run.advance(course)
             outcome = run.outcome(course)
-            if save is not None and course.step % _CHECK == 0:
-                save(course)
+            if keeper is not None and course.step % _CHECK == 0:
+                keeper.save(jax.tree.map(np.asarray, course))
         return run.concluded(course, *outcome)
 
 
@@ -207,12 +95,14 @@ class _Run:
 
     def __init__(
         self, source: Source, points: np.ndarray, starts: Sequence[Start], plan: Plan, clock: Clock,
-        report: Report | None, spread: Callable[[Any, int], Any] | None, n_devices: int, reader: ThreadPoolExecutor,
+        report: Report | None, spread: Spread | None, reader: ThreadPoolExecutor,
     ) -> None:  # fmt: skip
         self.source, self.points, self.starts, self.plan = source, points, starts, plan
         self.clock, self.report, self.spread, self.reader = clock, report, spread, reader
         self.held_out, self.training = held_out_and_training(source, plan.seed)
-        self.parts: tuple[Share, ...] = shares(source.sizes, self.training, plan.batch_size, n_devices)
+        self.parts: tuple[Share, ...] = shares(
+            source.sizes, self.training, plan.batch_size, 1 if spread is None else len(spread)
+        )
         self.all_in_each = all(part.n_taken >= len(part.sets) for part in self.parts)
         d = len(points)
         rng = np.random.default_rng([plan.seed, 2])
@@ -220,15 +110,26 @@ class _Run:
             latin_normals(d, part.size - 1, part.n_taken, N_POINTS, rng).astype(plan.dtype) for part in self.parts
         )
         if spread is not None:
-            self.normals = tuple(spread(part, 2) for part in self.normals)
+            self.normals = tuple(spread.over(part, 2) for part in self.normals)
+        self._seconds_a_step = 0.0
         self._ahead: tuple[range, Future] | None = None
-        self._checked: list[tuple[Sets, np.ndarray]] | None = None
+        self._kept: list[tuple[Sets, np.ndarray]] | None = None
 
     def first(self) -> Course:
         """Return the course before its first step."""
         state = self._begin(0)
         none = np.zeros(0)
         return Course(0, 0, state, state, -np.inf, 0, 0, none, (-1, 0), 0.0, none)
+
+    def prepare(self, course: Course) -> None:
+        """Have what comes after the first steps compiled while these are."""
+        if self.spread is not None or not len(self.held_out):
+            return
+        jitter = self.plan.settings.jitter
+        solve.prepare(course.state, jitter)
+        solved = jax.eval_shape(lambda state: solve(state, jitter), course.state)
+        for sets, normals in self._held_out_chunks():
+            score.prepare(course.state, solved, sets, normals)
 
     def _begin(self, trial: int) -> State:
         rng = np.random.default_rng([self.plan.seed, 3, trial])
@@ -252,7 +153,7 @@ class _Run:
     def _steps(self, course: Course) -> Course:
         steps = range(course.step, course.step + BLOCK)
         groups = self._groups(steps)
-        ridge = course.ridge
+        ridge, began = course.ridge, self.clock.seconds
         for _ in range(_ATTEMPTS):
             pace = self._pace(course, steps, ridge)
             state, bounds = run_steps(course.state, groups, pace, self.normals, self.plan.settings)
@@ -262,6 +163,7 @@ class _Run:
             ridge = max(_RIDGE, 10.0 * ridge)
         else:
             state = course.state  # the last good place; `outcome` sees that the bound is not finite
+        self._seconds_a_step = (self.clock.seconds - began) / BLOCK  # the last block's: the first ones compile
         if self.report is not None:
             trying = course.trial < len(self.starts)
             phase = f"start {course.trial + 1} of {len(self.starts)}" if trying else "fit"
@@ -282,10 +184,9 @@ class _Run:
         groups = steps_of(self.source, self.parts, steps, self.plan.seed, self.plan.dtype)
         if self.spread is None:
             return groups
-        spread = self.spread
+        over = self.spread.over
         return tuple(
-            Sets(spread(sets.X, 2), spread(sets.present, 2), spread(sets.chosen, 2), spread(sets.weight, 1))
-            for sets in groups
+            Sets(over(sets.X, 2), over(sets.present, 2), over(sets.chosen, 2), over(sets.weight, 1)) for sets in groups
         )
 
     def _pace(self, course: Course, steps: range, ridge: float) -> Pace:
@@ -325,8 +226,8 @@ class _Run:
             left = self.plan.max_iter - course.step
             wanted = max(2 * _CHECK, round((1.0 / _STEADY - 1.0) * course.step))
             if self.clock.limit is not None:
-                per_step = self.clock.seconds / max(1, course.step + self.n_trial * (len(self.starts) - 1))
-                wanted = min(wanted, int(max(0.0, self.clock.limit - self.clock.seconds) / per_step))
+                seconds_left = max(0.0, self.clock.limit - self.clock.seconds)
+                wanted = min(wanted, int(0.9 * seconds_left / max(self._seconds_a_step, 1e-9)))
             length = max(BLOCK, min(left, wanted) // _CHECK * _CHECK)
             return course._replace(cooling=(course.step, length))
         return course
@@ -370,23 +271,22 @@ class _Run:
         """Return the mean expected log-likelihood of the held-out sets; without any, the bound."""
         solved = solve(state, self.plan.settings.jitter)
         if len(self.held_out):
-            if self._checked is None:
-                self._checked = list(all_of(self.source, self.held_out, _CHUNK, self.plan.dtype))
-            total, weight = self._expected(state, solved, self._checked, N_POINTS)
+            total, weight = _expected(state, solved, self._held_out_chunks())
             return total / weight
-        total, _ = self._expected(state, solved, all_of(self.source, self.training, _CHUNK, self.plan.dtype), N_POINTS)
+        total, _ = _expected(state, solved, self._chunks(self.training, N_POINTS))
         return total - float(np.sum(np.asarray(solved.whitened.kl)))
 
-    def _expected(self, state: State, solved: Solved, chunks: Any, n_points: int) -> tuple[float, float]:
-        rng = np.random.default_rng([self.plan.seed, 4])
-        total, weight = 0.0, 0.0
-        for sets, _ in chunks:
-            a, m, _ = sets.X.shape
-            normals: Any = latin_normals(len(self.points), a - 1, m, n_points, rng).astype(self.plan.dtype)
-            expected = np.asarray(score(state, solved, sets, normals).expected, float)
-            total += float(np.sum(sets.weight * expected))
-            weight += float(np.sum(sets.weight))
-        return total, weight
+    def _held_out_chunks(self) -> list[tuple[Sets, np.ndarray]]:
+        if self._kept is None:
+            self._kept = list(self._chunks(self.held_out, N_POINTS))
+        return self._kept
+
+    def _chunks(self, sets: np.ndarray, n_points: int) -> Iterator[tuple[Sets, np.ndarray]]:
+        """Yield sets in chunks, each with points of its own."""
+        rng = np.random.default_rng([self.plan.seed, 4, n_points])
+        for chunk in all_of(self.source, sets, _CHUNK, self.plan.dtype):
+            a, m, _ = chunk.X.shape
+            yield chunk, latin_normals(len(self.points), a - 1, m, n_points, rng).astype(self.plan.dtype)
 
     def concluded(self, course: Course, status: str, message: str) -> SparseFit:
         """Take the best state, and estimate its bound on points that the fit has not seen."""
@@ -394,7 +294,7 @@ class _Run:
         solved = solve(state, self.plan.settings.jitter)
         rng = np.random.default_rng([self.plan.seed, 5])
         some = np.sort(rng.permutation(self.training)[:_SCORED])
-        total, weight = self._expected(state, solved, all_of(self.source, some, _CHUNK, self.plan.dtype), 4 * N_POINTS)
+        total, weight = _expected(state, solved, self._chunks(some, 4 * N_POINTS))
         per_set = total / max(weight, 1e-300)
         everything = len(self.training) * self.source.mean_weight
         bound = per_set * everything - float(np.sum(np.asarray(solved.whitened.kl)))
@@ -404,3 +304,13 @@ class _Run:
             state, solved, bound, held_out, status, message, course.step, course.bounds,
             self.starts[course.best_trial].name,
         )  # fmt: skip
+
+
+def _expected(state: State, solved: Solved, chunks: Iterable[tuple[Sets, np.ndarray]]) -> tuple[float, float]:
+    """Return the expected log-likelihood of all sets, and their weight."""
+    total, weight = 0.0, 0.0
+    for sets, normals in chunks:
+        expected = np.asarray(score(state, solved, sets, normals).expected, float)
+        total += float(np.sum(sets.weight * expected))
+        weight += float(np.sum(sets.weight))
+    return total, weight
