@@ -235,7 +235,8 @@ class PreferenceGP(PairwiseGP):
         Most iterations of L-BFGS.
     max_seconds : float, optional
     tol : float
-        Ten iterations that gain less than this many nats end the fit.
+        Ten iterations that gain less than this many nats end the fit; so does an evidence that no log
+        hyperparameter changes by more than this many nats per unit.
     device : {"auto", "cpu", "gpu"}
     progress : bool or "auto"
     random_state : int

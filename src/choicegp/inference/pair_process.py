@@ -123,7 +123,7 @@ def learned(
             break
     best = min(trials, key=lambda run: min(run.losses, default=np.inf))
     if not watch.clock.is_up:
-        best = descend(watch, "fit", loss, best, max_iter, tol, [_BOUNDS] * len(best.x))
+        best = descend(watch, "fit", loss, best, max_iter, tol, [_BOUNDS] * len(best.x), flat=tol)
     if not best.losses:
         raise ChoiceGPError("the fit failed: no finite evidence was found. Try standardize=True or another kernel")
     return best, restore(best.x)
