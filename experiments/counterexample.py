@@ -56,9 +56,8 @@ def new_pairs(train: ChoiceData) -> tuple[ChoiceData, ChoiceData]:
     rng = np.random.default_rng(2)
     seen = {tuple(sorted(rows)) for rows in train.shown}
     unseen = np.array([pair for pair in datasets.all_pairs(N_OBJECTS) if tuple(pair) not in seen])
-    known = ChoiceData.from_utilities(
-        train.X, datasets.counterexample_utility(train.X), rng.permutation(unseen)[:N_NEW]
-    ).with_encoding(train.encoding)
+    table = pd.DataFrame(train.X, columns=["x"])
+    known = ChoiceData.from_utilities(table, datasets.counterexample_utility(train.X), rng.permutation(unseen)[:N_NEW])
     return known, datasets.counterexample(N_OBJECTS, N_NEW, random_state=1).data
 
 
