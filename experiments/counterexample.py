@@ -12,6 +12,7 @@ pairs; inputs standardised.  Nothing is tuned.  ChoiceGP with two utilities, def
 
 Reported: the share of pairs that is right, in training and new; the correlation of a model's two outputs (posterior
 means) at the inputs; how well the better of them follows u; and whether the fit of ChoiceGP calls its utilities alike.
+Bands are of utilities whose mean over the interval is zero: choices say nothing about the level of a utility.
 
     python experiments/counterexample.py [--out experiments-out]    # a minute
 
@@ -38,17 +39,17 @@ NETWORK: dict[str, Any] = {
 }  # fmt: skip
 RUNS = [("ChoiceNN", d, seed) for d in (1, 2) for seed in (0, 1)] + [("ChoiceGP", 2, 0)]
 DRAWN = [("ChoiceNN", 1, 0), ("ChoiceNN", 2, 0), ("ChoiceNN", 2, 1), ("ChoiceGP", 2, 0)]
-Z95 = 1.96
+N_DRAWS = 2000
 COLOURS = ("#0072B2", "#D55E00")  # told apart by the colour-blind; the lines' styles tell them apart in grey
 LINES = ("-", (0, (4, 2)))
 
 
 class Learned(NamedTuple):
-    """A row of the table, and the utilities on the grid: mean (g, d) and standard deviation, where there is one."""
+    """A row of the table, and on the grid the utilities (g, d) and their bands (2, g, d), where there are any."""
 
     row: dict[str, Any]
     mean: np.ndarray
-    sd: np.ndarray | None
+    bands: np.ndarray | None
 
 
 def new_pairs(train: ChoiceData) -> tuple[ChoiceData, ChoiceData]:
@@ -64,7 +65,7 @@ def new_pairs(train: ChoiceData) -> tuple[ChoiceData, ChoiceData]:
 def learn(name: str, d: int, seed: int, train: ChoiceData, grid: pd.DataFrame) -> Learned:
     """Fit one model and score it."""
     start = time.perf_counter()
-    sd = None
+    bands = None
     if name == "ChoiceNN":
         network = ParetoEmbedding(d, **NETWORK, progress=False, random_state=seed).fit(train)
         model: Any = network
@@ -72,7 +73,9 @@ def learn(name: str, d: int, seed: int, train: ChoiceData, grid: pd.DataFrame) -
         alike = ""
     else:
         model = ChoiceGP(d, progress=False, random_state=seed).fit(train)
-        mean, sd = model.utilities(grid)
+        draws = model.sample_utilities(grid, N_DRAWS, random_state=0)
+        draws -= draws.mean(axis=1, keepdims=True)
+        mean, bands = draws.mean(axis=0), np.quantile(draws, [0.025, 0.975], axis=0)
         at_inputs = model.utilities(train).mean
         alike = str(any("alike" in note for note in model.fit_result_.notes))
     seconds = time.perf_counter() - start
@@ -85,17 +88,15 @@ def learn(name: str, d: int, seed: int, train: ChoiceData, grid: pd.DataFrame) -
         "correlation with u": max(np.corrcoef(at_inputs[:, i], u)[0, 1] for i in range(d)),
         "called alike": alike, "status": model.fit_result_.status, "seconds": round(seconds, 1),
     }  # fmt: skip
-    return Learned(row, mean, sd)
+    return Learned(row, mean, bands)
 
 
 def draw(ax: Axes, x: np.ndarray, learned: Learned) -> None:
     """Draw the utilities of one model; where they coincide, the dashes of the second show the first."""
     for i in range(learned.mean.shape[1]):
-        mean = learned.mean[:, i]
-        if learned.sd is not None:
-            half = Z95 * learned.sd[:, i]
-            ax.fill_between(x, mean - half, mean + half, color=COLOURS[i], alpha=0.18, linewidth=0)
-        ax.plot(x, mean, color=COLOURS[i], linestyle=LINES[i], linewidth=1.6)
+        if learned.bands is not None:
+            ax.fill_between(x, *learned.bands[:, :, i], color=COLOURS[i], alpha=0.25, linewidth=0)
+        ax.plot(x, learned.mean[:, i], color=COLOURS[i], linestyle=LINES[i], linewidth=1.6)
     row = learned.row
     seed = f", seed {row['seed']}" if (row["model"], row["d"]) == ("ChoiceNN", 2) else ""
     ax.set_title(f"{row['model']}, d = {row['d']}{seed}\n{row['pairs of new inputs']:.0%} of new pairs right", size=10)
@@ -139,8 +140,9 @@ def main() -> None:
     for (name, d, seed), found in learned.items():
         for i in range(d):
             curves[f"{name} d={d} seed={seed} utility {i + 1}"] = found.mean[:, i]
-            if found.sd is not None:
-                curves[f"{name} d={d} seed={seed} sd {i + 1}"] = found.sd[:, i]
+            if found.bands is not None:
+                for edge, values in zip(("low", "high"), found.bands[:, :, i], strict=True):
+                    curves[f"{name} d={d} seed={seed} {edge} {i + 1}"] = values
     pd.DataFrame(curves).to_csv(args.out / "counterexample-curves.csv", index=False)
     figure = picture(x, learned, train)
     for suffix in ("png", "svg"):
