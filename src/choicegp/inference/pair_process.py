@@ -96,13 +96,14 @@ def learned(
 ) -> tuple[Descent, UtilityPrior]:
     """Maximise the evidence, with the hyperpriors, from several starts."""
     n_features = task.points[0].shape[1]
-    duals = [np.zeros(task.n)]
+    mode = np.zeros(task.n)
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal mode
         here = restore(x)
-        found, gradient = evidence(here, task.points, task.margins, duals[-1], task.kind)
+        found, gradient = evidence(here, task.points, task.margins, mode, task.kind)
         if np.isfinite(float(found.evidence)):
-            duals[-1] = np.asarray(found.dual)
+            mode = np.asarray(found.f)
         value, slope = float(found.evidence), np.asarray(ravel_pytree(gradient)[0])
         if task.hyperpriors is not None:
             density, pull = _hyperprior(here, task.hyperpriors)
@@ -114,7 +115,7 @@ def learned(
     for start in range(n_restarts):
         factor = _LENGTHSCALES[start % len(_LENGTHSCALES)] * np.sqrt(n_features)
         x, restore = ravel_pytree(rescaled(prior, factor, _FIRST_VARIANCE))
-        duals[-1] = np.zeros(task.n)
+        mode = np.zeros(task.n)
         phase = f"start {start + 1} of {n_restarts}"
         first = Descent(np.asarray(x))
         most = min(_TRIAL, max_iter)
