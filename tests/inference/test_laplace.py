@@ -10,7 +10,7 @@ from scipy.special import log_ndtr
 from choicegp.estimators.runtime import computing
 from choicegp.inference.laplace import Margins, _gain, _margin_variance, laplace
 from choicegp.model import pair_kernels
-from choicegp.model.kernels import RBF
+from choicegp.model.kernels import RBF, Linear, Matern32
 from choicegp.model.pair_kernels import ObjectPairs, PairFeatures
 
 N = 7
@@ -142,24 +142,28 @@ def test_the_preference_kernel_is_the_covariance_of_differences():
         np.testing.assert_allclose(pair_kernels.preference(kernel, first, second), expected, atol=1e-12)
 
 
-def test_looking_up_the_kernel_of_objects_is_the_kernel_of_pairs():
+def among(kind):
+    """The covariance between pairs of few objects, looked up and computed."""
+    if kind == "intransitive":
+        return pair_kernels.intransitive_among, lambda k, p: pair_kernels.intransitive(k, p.features, p.features)
+    number = ("odd", "even").index(kind)
+    computed = getattr(pair_kernels, kind)
+    return lambda k, p: pair_kernels.odd_and_even_among(k, p)[number], lambda k, p: computed(k, p.features, p.features)
+
+
+@pytest.mark.parametrize("kind", ["intransitive", "odd", "even"])
+@pytest.mark.parametrize("kernel", [RBF([0.8, 1.4], 2.0), Matern32([0.8, 1.4], 2.0), Linear([0.5, 2.0])])
+def test_looking_up_the_kernel_of_objects_is_the_kernel_of_pairs(kind, kernel):
     rng = np.random.default_rng(6)
     left, right = rng.integers(0, 5, size=(2, 12))
+    weight = rng.normal(size=(12, 12))
     with computing():
         pairs = ObjectPairs(jnp.asarray(rng.normal(size=(5, 2))), left, right)
-        weight = jnp.asarray(rng.normal(size=(12, 12)))
-        kernel = RBF([0.8, 1.4], 2.0)
-
-        def looked_up(k):
-            return pair_kernels.intransitive_among(k, pairs)
-
-        def computed(k):
-            return pair_kernels.intransitive(k, pairs.features, pairs.features)
-
-        np.testing.assert_allclose(looked_up(kernel), computed(kernel), atol=1e-12)
-        slopes = (jax.grad(lambda k, of=of: jnp.sum(weight * of(k)))(kernel) for of in (looked_up, computed))
-        for one, other in zip(*map(jax.tree.leaves, slopes), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-10)
+        one, other = among(kind)
+        np.testing.assert_allclose(one(kernel, pairs), other(kernel, pairs), atol=1e-12)
+        slopes = [jax.grad(lambda k, of=of: jnp.sum(weight * of(k, pairs)))(kernel) for of in (one, other)]
+    for found, expected in zip(*map(jax.tree.leaves, slopes), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
 def test_the_start_may_be_the_mode_of_another_covariance(case):

@@ -73,10 +73,10 @@ def _covariances(kind: str, kernel: Kernel, points: tuple) -> tuple[jax.Array, j
     """Return the covariance of the process at its points, and that of the even part where there is one."""
     if kind == "utility":
         return kernel.gram(points[0], points[0]), None
+    pairs = ObjectPairs(*points)
     if kind == "intransitive":
-        return pair_kernels.intransitive_among(kernel, ObjectPairs(*points)), None
-    pairs = ObjectPairs(*points).features
-    return pair_kernels.odd(kernel, pairs, pairs), pair_kernels.even(kernel, pairs, pairs)
+        return pair_kernels.intransitive_among(kernel, pairs), None
+    return pair_kernels.odd_and_even_among(kernel, pairs)
 
 
 @partial(program, static="kind")
