@@ -8,10 +8,10 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
 from choicegp.estimators.runtime import computing
-from choicegp.inference.laplace import Margins, laplace
+from choicegp.inference.laplace import Margins, _gain, _margin_variance, laplace
 from choicegp.model import pair_kernels
-from choicegp.model.kernels import RBF
-from choicegp.model.pair_kernels import PairFeatures
+from choicegp.model.kernels import RBF, Linear, Matern32
+from choicegp.model.pair_kernels import ObjectPairs, PairFeatures
 
 N = 7
 
@@ -140,6 +140,53 @@ def test_the_preference_kernel_is_the_covariance_of_differences():
             contrast[4 + row, 8 + row], contrast[4 + row, 13 + row] = 1.0, -1.0
         expected = (contrast @ gram @ contrast.T)[:4, 4:]
         np.testing.assert_allclose(pair_kernels.preference(kernel, first, second), expected, atol=1e-12)
+
+
+def among(kind):
+    """The covariance between pairs of few objects, looked up and computed."""
+    if kind == "intransitive":
+        return pair_kernels.intransitive_among, lambda k, p: pair_kernels.intransitive(k, p.features, p.features)
+    number = ("odd", "even").index(kind)
+    computed = getattr(pair_kernels, kind)
+    return lambda k, p: pair_kernels.odd_and_even_among(k, p)[number], lambda k, p: computed(k, p.features, p.features)
+
+
+@pytest.mark.parametrize("kind", ["intransitive", "odd", "even"])
+@pytest.mark.parametrize("kernel", [RBF([0.8, 1.4], 2.0), Matern32([0.8, 1.4], 2.0), Linear([0.5, 2.0])])
+def test_looking_up_the_kernel_of_objects_is_the_kernel_of_pairs(kind, kernel):
+    rng = np.random.default_rng(6)
+    left, right = rng.integers(0, 5, size=(2, 12))
+    weight = rng.normal(size=(12, 12))
+    with computing():
+        pairs = ObjectPairs(jnp.asarray(rng.normal(size=(5, 2))), left, right)
+        one, other = among(kind)
+        np.testing.assert_allclose(one(kernel, pairs), other(kernel, pairs), atol=1e-12)
+        slopes = [jax.grad(lambda k, of=of: jnp.sum(weight * of(k, pairs)))(kernel) for of in (one, other)]
+    for found, expected in zip(*map(jax.tree.leaves, slopes), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_the_start_may_be_the_mode_of_another_covariance(case):
+    K, margins, _ = case
+    with computing():
+        near = laplace(jnp.asarray(1.3 * K), margins, jnp.zeros(N))[0]
+        one, two = (laplace(jnp.asarray(K), margins, start)[0] for start in (jnp.zeros(N), near.f))
+        np.testing.assert_allclose(one.f, K @ one.dual, atol=1e-10)
+    np.testing.assert_allclose(one.f, two.f, atol=1e-6)
+    assert float(one.evidence) == pytest.approx(float(two.evidence), rel=1e-8)
+
+
+def test_variances_need_no_product_of_matrices(case):
+    K, margins, A = case
+    curvature = np.geomspace(1e-3, 1.0, len(A))
+    with computing():
+        gain, _ = _gain(jnp.asarray(K), margins, curvature)
+        found = _margin_variance(jnp.asarray(K), gain, margins, curvature)
+        np.testing.assert_allclose(found, np.diag(A @ (K - K @ gain @ K) @ A.T), rtol=1e-9)
+        faint = np.where(np.arange(len(A)) < 2, [[0.0], [1e-14]], curvature)
+        for each in faint:
+            gain, _ = _gain(jnp.asarray(K), margins, each)
+            assert np.isfinite(np.asarray(_margin_variance(jnp.asarray(K), gain, margins, each))).all()
 
 
 @pytest.mark.parametrize("covariance", [pair_kernels.preference, pair_kernels.intransitive, pair_kernels.odd])

@@ -363,3 +363,13 @@ def test_the_iteration_limit_is_named():
 
     end = descend(valley, 0.0, max_iter=3, tol=0.0)
     assert (end.status, end.message, len(end.losses)) == ("stopped", "the limit of 3 iterations", 3)
+
+
+def test_a_descent_ends_where_it_is_flat():
+    def bowl(x):
+        return 0.5 * x[0] ** 2, x
+
+    end = descend(bowl, 3.0, max_iter=50, tol=0.0, flat=0.01)
+    assert end.status == "converged"
+    assert end.message.startswith("the steepest slope is")
+    assert abs(end.x[0]) <= 0.01

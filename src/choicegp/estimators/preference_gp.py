@@ -21,6 +21,7 @@ from choicegp.inference.pair_process import PairProcess, PairTask, evidence, lea
 from choicegp.inference.problem import padded_size
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
+from choicegp.model.pair_kernels import ObjectPairs
 from choicegp.model.prior import UtilityPrior
 from choicegp.prediction.pairwise import beating_probabilities, copeland_winners
 
@@ -110,7 +111,8 @@ class PairwiseGP(Estimator):
             else:
                 descent = Descent(np.zeros(0), (), "converged", "the hyperparameters were given")
             end, _ = evidence(prior, points, margins, np.zeros(n), self._kind)
-        found_process = PairProcess(prior.kernels, points, end.dual, end.gain)
+        kept = points if margins.first is not None else tuple(ObjectPairs(*points).features)  # type: ignore[arg-type]
+        found_process = PairProcess(prior.kernels, kept, end.dual, end.gain)
         self.process_ = jax.tree.map(np.asarray, found_process)
         self.log_evidence_ = float(end.evidence)
         if not np.isfinite(self.log_evidence_):
@@ -233,7 +235,8 @@ class PreferenceGP(PairwiseGP):
         Most iterations of L-BFGS.
     max_seconds : float, optional
     tol : float
-        Ten iterations that gain less than this many nats end the fit.
+        Ten iterations that gain less than this many nats end the fit; so does an evidence that no log
+        hyperparameter changes by more than this many nats per unit.
     device : {"auto", "cpu", "gpu"}
     progress : bool or "auto"
     random_state : int
@@ -258,30 +261,30 @@ class PreferenceGP(PairwiseGP):
         return Utilities(mean[:, None], np.sqrt(variance)[:, None])
 
     def _posed(self, X: np.ndarray, found: Preferences) -> tuple[tuple[np.ndarray, ...], Margins]:
-        rows = np.unique(np.concatenate([found.winners, found.losers]))
-        objects, place = np.unique(X[rows], axis=0, return_inverse=True)
-        place = place.ravel()
-        n, m = padded_size(len(objects), 4), padded_size(len(found.winners), 3)
-        local = np.zeros(len(X), np.int32)
-        local[rows] = place
-        first, second, weight = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m)
-        k = len(found.winners)
-        first[:k], second[:k], weight[:k] = local[found.winners], local[found.losers], found.weights
-        points = np.concatenate([objects, np.repeat(objects[:1], n - len(objects), axis=0)])
-        return (points,), Margins(weight, first, second)  # type: ignore[arg-type]
+        objects, winners, losers = _among_objects(X, found)
+        padding = padded_size(len(winners), 3) - len(winners)
+        first, second = (np.pad(rows, (0, padding)) for rows in (winners, losers))
+        return (objects,), Margins(np.pad(found.weights, (0, padding)), first, second)  # type: ignore[arg-type]
 
 
 class _OnPairs(PairwiseGP):
     _answers = 1.0  # about each pair
 
     def _posed(self, X: np.ndarray, found: Preferences) -> tuple[tuple[np.ndarray, ...], Margins]:
-        k = len(found.winners)
-        padding = padded_size(k, 4) - k
-        left, right = (
-            np.concatenate([X[rows], np.repeat(X[rows[:1]], padding, axis=0)]) for rows in (found.winners, found.losers)
-        )
-        weight = self._answers * np.concatenate([found.weights, np.zeros(padding)])
-        return (left, right), Margins(weight)  # type: ignore[arg-type]
+        objects, winners, losers = _among_objects(X, found)
+        padding = padded_size(len(winners), 4) - len(winners)
+        left, right = (np.pad(rows, (0, padding), mode="edge") for rows in (winners, losers))
+        weight = self._answers * np.pad(found.weights, (0, padding))
+        return (objects, left, right), Margins(weight)  # type: ignore[arg-type]
+
+
+def _among_objects(X: np.ndarray, found: Preferences) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct objects that were compared, padded by copies of the first, and winners and losers as rows."""
+    rows = np.concatenate([found.winners, found.losers])
+    objects, place = np.unique(X[rows], axis=0, return_inverse=True)
+    winners, losers = np.split(place.ravel().astype(np.int32), 2)
+    padding = padded_size(len(objects), 4) - len(objects)
+    return np.concatenate([objects, np.repeat(objects[:1], padding, axis=0)]), winners, losers
 
 
 class GeneralPreferenceGP(_OnPairs):

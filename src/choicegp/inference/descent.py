@@ -8,6 +8,7 @@ import numpy as np
 from choicegp.inference.fit import Clock, Report
 
 _MEMORY = 10  # iterations over which L-BFGS must gain something
+_NO_BETTER = "L-BFGS found no better point"
 Loss = Callable[[np.ndarray], tuple[Any, Any]]  # value and gradient
 
 
@@ -47,13 +48,17 @@ def _guarded(loss: Loss) -> Any:
 
 
 def descend(
-    watch: Watch, phase: str, loss: Loss, start: Descent, max_iter: int, tol: float, bounds: Any = None
-) -> Descent:
-    """Go on by L-BFGS until some iterations gain less than ``tol`` (times each 100 nats of loss)."""
+    watch: Watch, phase: str, loss: Loss, start: Descent, max_iter: int, tol: float, bounds: Any = None,
+    flat: float = 0.0,
+) -> Descent:  # fmt: skip
+    """Go on by L-BFGS until some iterations gain less than ``tol`` (times each 100 nats of loss).
+
+    It also ends where no slope is steeper than ``flat``.
+    """
     from scipy.optimize import minimize
 
     status = "stopped" if start.losses else "failed"
-    now = start._replace(status=status, message="L-BFGS found no better point")
+    now = start._replace(status=status, message=_NO_BETTER)
 
     def look(intermediate_result: Any) -> None:
         nonlocal now
@@ -72,6 +77,9 @@ def descend(
             return
         raise StopIteration
 
-    how: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
-    minimize(_guarded(loss), now.x, method="L-BFGS-B", jac=True, bounds=bounds, callback=look, options=how)
+    how: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": 0.0, "gtol": flat, "maxcor": 30}
+    end = minimize(_guarded(loss), now.x, method="L-BFGS-B", jac=True, bounds=bounds, callback=look, options=how)
+    steepest = np.abs(end.jac).max(initial=0.0)
+    if now.losses and now.message == _NO_BETTER and steepest <= flat:
+        now = now._replace(status="converged", message=f"the steepest slope is {steepest:.2g} nats")
     return now

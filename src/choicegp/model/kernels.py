@@ -95,7 +95,7 @@ class Kernel(eqx.Module):
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
 
-class _Stationary(Kernel):
+class Stationary(Kernel):
     """A function of the distance between scaled features."""
 
     log_lengthscale: Array
@@ -109,11 +109,14 @@ class _Stationary(Kernel):
     def of_squared_distance(self, r2: Array) -> Array:
         """Return the correlation at squared scaled distance ``r2``."""
 
-    def gram(self, X1: Array, X2: Array) -> Array:
+    def squared_distance(self, X1: Array, X2: Array) -> Array:
+        """Return the squared distances (n1, n2) between scaled features."""
         scale = jnp.exp(-self.log_lengthscale)
         X1, X2 = _centred(X1, X2)
-        r2 = _squared_distance(X1 * scale, X2 * scale)
-        return jnp.exp(self.log_variance) * self.of_squared_distance(r2)
+        return _squared_distance(X1 * scale, X2 * scale)
+
+    def gram(self, X1: Array, X2: Array) -> Array:
+        return jnp.exp(self.log_variance) * self.of_squared_distance(self.squared_distance(X1, X2))
 
     def diagonal(self, X: Array) -> Array:
         return jnp.exp(self.log_variance) * jnp.ones(X.shape[0], X.dtype)
@@ -129,7 +132,7 @@ def _distance(r2: Array) -> Array:
     return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, r2)))
 
 
-class RBF(_Stationary):
+class RBF(Stationary):
     """v exp(-r²/2), the paper's kernel; r is the distance of features divided by their lengthscales.
 
     Parameters
@@ -149,14 +152,14 @@ class RBF(_Stationary):
         return jnp.exp(-0.5 * r2)
 
 
-class Matern12(_Stationary):
+class Matern12(Stationary):
     """v exp(-r): continuous, rough."""
 
     def of_squared_distance(self, r2: Array) -> Array:
         return jnp.exp(-_distance(r2))
 
 
-class Matern32(_Stationary):
+class Matern32(Stationary):
     """v (1 + √3 r) exp(-√3 r): once differentiable."""
 
     def of_squared_distance(self, r2: Array) -> Array:
@@ -164,7 +167,7 @@ class Matern32(_Stationary):
         return (1.0 + r) * jnp.exp(-r)
 
 
-class Matern52(_Stationary):
+class Matern52(Stationary):
     """v (1 + √5 r + 5 r²/3) exp(-√5 r): twice differentiable."""
 
     def of_squared_distance(self, r2: Array) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from choicegp.model.kernels import Kernel
+from choicegp.model.kernels import Kernel, Stationary
 
 
 class PairFeatures(NamedTuple):
@@ -22,6 +22,26 @@ class PairFeatures(NamedTuple):
     def swapped(self) -> "PairFeatures":
         """The same pairs the other way round."""
         return PairFeatures(self.right, self.left)
+
+
+class ObjectPairs(NamedTuple):
+    """Pairs of rows of a table of objects, in which an object may be part of many pairs.
+
+    Attributes
+    ----------
+    objects : Array (t, c)
+        Features.
+    left, right : int Array (n,)
+    """
+
+    objects: Array
+    left: Array
+    right: Array
+
+    @property
+    def features(self) -> PairFeatures:
+        """The features of both objects of every pair."""
+        return PairFeatures(self.objects[self.left], self.objects[self.right])
 
 
 def preference(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
@@ -40,6 +60,18 @@ def intransitive(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> A
     return straight - gram(first.left, second.right) * gram(first.right, second.left)
 
 
+def intransitive_among(kernel: Kernel, pairs: ObjectPairs) -> Array:
+    """Covariance (n, n) of eq:kernprefintr between all pairs: `intransitive` of them with themselves.
+
+    The kernel and its derivatives are computed between objects, of which there are fewer than pairs; the rest is
+    looking up (measured with 735 pairs of 50 objects: 20 against 64 ms, derivatives included).
+    """
+    gram = kernel.gram(pairs.objects, pairs.objects)
+    left, right = gram[pairs.left], gram[pairs.right]
+    crossed = left[:, pairs.right]
+    return left[:, pairs.left] * right[:, pairs.right] - crossed * crossed.T
+
+
 def odd(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
     """Covariance (n1, n2) of (f(l, r) - f(r, l)) / 2, where f has the kernel on the features of both objects."""
     return 0.5 * (_concatenated(kernel, first, second) - _concatenated(kernel, first, second.swapped))
@@ -48,6 +80,24 @@ def odd(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
 def even(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
     """Covariance (n1, n2) of (f(l, r) + f(r, l)) / 2, the part of f that does not know an order."""
     return 0.5 * (_concatenated(kernel, first, second) + _concatenated(kernel, first, second.swapped))
+
+
+def odd_and_even_among(kernel: Kernel, pairs: ObjectPairs) -> tuple[Array, Array]:
+    """Covariances (n, n) between all pairs: `odd` and `even` of them with themselves.
+
+    With a function of the distance they are looked up as in `intransitive_among`, for the squared distance of two
+    pairs is the sum of their objects' (735 pairs of 50 objects: 25 against 66 ms, derivatives included).
+    """
+    if not isinstance(kernel, Stationary):
+        features = pairs.features
+        return odd(kernel, features, features), even(kernel, features, features)
+    squared = kernel.squared_distance(pairs.objects, pairs.objects)
+    left, right = squared[pairs.left], squared[pairs.right]
+    crossed = left[:, pairs.right]
+    half = 0.5 * jnp.exp(kernel.log_variance)
+    same = half * kernel.of_squared_distance(left[:, pairs.left] + right[:, pairs.right])
+    swapped = half * kernel.of_squared_distance(crossed + crossed.T)
+    return same - swapped, same + swapped
 
 
 def _concatenated(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
