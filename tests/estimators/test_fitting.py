@@ -38,10 +38,9 @@ WRONG = [
     ({"n_utilities": "two"}, "n_utilities must be a whole number"),
     ({"n_utilities": None}, "n_utilities must be a whole number"),
     ({"n_utilities": np.array([1, 2])}, "n_utilities must be a whole number"),
-    ({"inference": "sparse"}, "inference='sparse' is not built yet"),
     (
         {"inference": "nonsense"},
-        "inference must be one of auto, dense, paper, paper-converged, joint, mcmc; got 'nonsense'",
+        "inference must be one of auto, dense, sparse, paper, paper-converged, joint, mcmc; got 'nonsense'",
     ),
     ({"inference": None}, "inference must be one of"),
     ({"inference": ["dense"]}, "inference must be one of"),
@@ -73,8 +72,9 @@ WRONG = [
     ({"tol": -1}, "tol must be a number between 0 and inf; got -1"),
     ({"tol": float("nan")}, "tol must be a number"),
     ({"tol": True}, "tol must be a number"),
-    ({"n_inducing": 100}, "n_inducing belongs to inference='sparse', which is not built yet"),
-    ({"batch_size": 100}, "batch_size belongs to inference='sparse', which is not built yet"),
+    ({"n_inducing": 100, "inference": "dense"}, "n_inducing belongs to inference='sparse'"),
+    ({"batch_size": 100, "inference": "paper"}, "batch_size belongs to inference='sparse'"),
+    ({"learn_inducing": 1}, "learn_inducing must be True or False"),
     ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'gpu'; got 'tpu'"),
     ({"device": None}, "device must be 'auto', 'cpu' or 'gpu'; got None"),
     ({"n_jobs": 0}, "n_jobs must be a whole number of at least 1; got 0"),
@@ -117,7 +117,7 @@ def test_fit_needs_choices(quick, data):
 
 def test_too_many_objects_are_refused(quick, data, monkeypatch):
     monkeypatch.setattr(fitting, "MOST_DENSE", 15)
-    with pytest.raises(ChoiceGPError, match=r"16 different objects were shown.*more than 15 is not built"):
+    with pytest.raises(ChoiceGPError, match=r"16 different objects were shown; inference=.dense. works with at most 15"):
         quick().fit(data)
 
 

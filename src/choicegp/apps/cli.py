@@ -57,7 +57,7 @@ def _start(
     """Learn from choices: which objects a person would keep from any set, and why."""
 
 
-_Kernel = Annotated[str, typer.Option("--kernel", metavar="NAME", help="rbf, matern52, linear, additive ...")]
+_Kernel = Annotated[str, typer.Option("--kernel", metavar="NAME", help="auto, rbf, matern52, linear, additive ...")]
 _ObjectEffects = Annotated[
     bool, typer.Option("--object-effects", help="Give each object id an effect beside its features.")
 ]
@@ -89,11 +89,11 @@ def fit(
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the model is written.", show_default=False)
     ] = "",
     utilities: Annotated[int, typer.Option("--utilities", "-d", min=1, help="Number of hidden utilities.")] = 2,
-    kernel: _Kernel = "rbf",
+    kernel: _Kernel = "auto",
     object_effects: _ObjectEffects = False,
     lapse: _Lapse = "0",
     inference: Annotated[
-        str, typer.Option("--inference", metavar="NAME", help="auto, dense, joint, paper, paper-converged or mcmc.")
+        str, typer.Option("--inference", metavar="NAME", help="auto, dense, sparse, joint, paper or mcmc.")
     ] = "auto",
     restarts: _Restarts = None,
     max_seconds: Annotated[
@@ -136,7 +136,7 @@ def select(
         str | None,
         typer.Option("--plot", metavar="FILE", help="Where a picture of the scores goes.", show_default=False),
     ] = None,
-    kernel: _Kernel = "rbf",
+    kernel: _Kernel = "auto",
     object_effects: _ObjectEffects = False,
     lapse: _Lapse = "0",
     restarts: _Restarts = None,

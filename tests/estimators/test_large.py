@@ -1,0 +1,181 @@
+"""Sparse fits through the estimator: which inference is chosen, checkpoints, several devices, what does not work."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets
+from choicegp.estimators.checkpoint import Checkpoint
+from choicegp.estimators.large import starts
+from choicegp.kernels import RBF
+
+SMALL = {"inference": "sparse", "n_inducing": 8, "batch_size": 8, "max_iter": 200, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def data() -> ChoiceData:
+    return datasets.sincos(n_objects=24, n_sets=40, set_size=3, random_state=3).data
+
+
+@pytest.fixture(scope="module")
+def model(data) -> ChoiceGP:
+    return ChoiceGP(2, **SMALL).fit(data)
+
+
+def test_many_objects_are_fitted_sparsely_and_few_are_not(data, model, monkeypatch):
+    monkeypatch.setattr("choicegp.estimators.fitting.AUTO_DENSE", 20)
+    automatic = ChoiceGP(2, **(SMALL | {"inference": "auto"})).fit(data)
+    assert automatic.posterior_.is_sparse
+    assert "sparse inference with 8 inducing points" in automatic.fit_result_.notes[0]
+    assert automatic.elbo_ == model.elbo_
+    monkeypatch.setattr("choicegp.estimators.fitting.AUTO_DENSE", 24)
+    few = ChoiceGP(2, max_iter=12, n_restarts=1, progress=False).fit(data)
+    assert not few.posterior_.is_sparse
+
+
+def test_it_learns(model, data):
+    assert model.score(data) > 0.7
+    assert np.isfinite(model.elbo_)
+    assert model.fit_result_.n_iter <= 200
+    probability = np.concatenate(model.predict_proba(data))
+    assert np.all((probability >= 0) & (probability <= 1))
+
+
+def test_the_same_seed_gives_the_same_model(model, data):
+    again = ChoiceGP(2, **SMALL).fit(data)
+    assert np.array_equal(again.posterior_.dual, model.posterior_.dual)
+
+
+def test_a_loaded_model_predicts_the_same(model, data, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = ChoiceGP.load(tmp_path / "model")
+    assert np.array_equal(loaded.log_prob(data), model.log_prob(data))
+    assert loaded.get_params() == model.get_params()
+
+
+class Killed(Exception):
+    """Stands for a process that is no more."""
+
+
+def test_a_killed_fit_goes_on_to_the_same_result(model, data, tmp_path, monkeypatch):
+    file = tmp_path / "fit.checkpoint"
+    save = Checkpoint.save
+    count = 0
+
+    def save_or_die(self, course):
+        nonlocal count
+        self.every = 0.0
+        save(self, course)
+        count += 1
+        if count in (3, 14):
+            raise Killed
+
+    monkeypatch.setattr(Checkpoint, "save", save_or_die)
+    for _ in range(2):  # once while starts are tried, once after
+        with pytest.raises(Killed):
+            ChoiceGP(2, **SMALL).fit(data, checkpoint=file)
+        assert file.exists()
+    resumed = ChoiceGP(2, **SMALL).fit(data, checkpoint=file)
+    assert count > 14
+    assert np.array_equal(resumed.posterior_.dual, model.posterior_.dual)
+    assert resumed.elbo_ == model.elbo_
+    assert np.array_equal(resumed.fit_result_.elbo_trace, model.fit_result_.elbo_trace)
+    assert not file.exists()  # done
+
+
+def test_a_checkpoint_of_other_data_is_refused(data, tmp_path, monkeypatch):
+    file = tmp_path / "fit.checkpoint"
+    save = Checkpoint.save
+
+    def save_and_die(self, course):
+        self.every = 0.0
+        save(self, course)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", save_and_die)
+        with pytest.raises(Killed):
+            ChoiceGP(2, **SMALL).fit(data, checkpoint=file)
+    with pytest.raises(
+        ChoiceGPError, match=r"fit\.checkpoint: it belongs to a fit of other data or with other options"
+    ):
+        ChoiceGP(2, **SMALL).fit(data[:39], checkpoint=file)
+    with pytest.raises(ChoiceGPError, match="belongs to a fit of other data or with other options: remove it"):
+        ChoiceGP(2, **SMALL, random_state=1).fit(data, checkpoint=file)
+    file.write_bytes(b"no checkpoint")
+    with pytest.raises(ChoiceGPError, match=r"fit\.checkpoint: not a choicegp model"):
+        ChoiceGP(2, **SMALL).fit(data, checkpoint=file)
+
+
+DEVICES = """
+import sys
+import numpy as np, jax
+from choicegp import ChoiceGP, datasets
+data = datasets.sincos(n_objects=24, n_sets=40, set_size=3, random_state=3).data
+options = dict(inference="sparse", n_inducing=8, batch_size=8, max_iter=60, progress=False, kernel="rbf")
+model = ChoiceGP(2, **options).fit(data)
+np.savez(sys.argv[1], devices=len(jax.devices()), dual=model.posterior_.dual, elbo=model.elbo_)
+"""
+
+
+def test_four_devices_give_the_result_of_one(tmp_path):
+    found = {}
+    for n in (1, 4):
+        file = tmp_path / f"{n}.npz"
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={n}"
+        environment = os.environ | {"XLA_FLAGS": flags, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+        subprocess.run([sys.executable, "-c", DEVICES, str(file)], env=environment, check=True, timeout=300)
+        found[n] = dict(np.load(file))
+        assert found[n]["devices"] == n
+    assert found[4]["elbo"] == pytest.approx(found[1]["elbo"], abs=1e-4)
+    assert found[4]["dual"] == pytest.approx(found[1]["dual"], rel=1e-4, abs=1e-4)
+
+
+def test_what_sparse_inference_cannot_do_is_said(model, data):
+    for options, message in (
+        ({"object_effects": True}, "object_effects work with dense inference only"),
+        ({"n_inducing": 0}, "n_inducing must be a whole number of at least 1; got 0"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number"),
+        ({"learn_inducing": 1}, "learn_inducing must be True or False"),
+    ):
+        with pytest.raises(ChoiceGPError, match=message):
+            ChoiceGP(2, **(SMALL | options)).fit(data)
+    with pytest.raises(ChoiceGPError, match="init= works with"):
+        ChoiceGP(2, **SMALL).fit(data, init=model)
+    with pytest.raises(ChoiceGPError, match="leave-one-out needs inference='dense'"):
+        model.loo()
+    with pytest.raises(ChoiceGPError, match="diagnose needs inference='dense'"):
+        model.diagnose()
+    with pytest.raises(ChoiceGPError, match="checkpoint= works with inference='sparse'; this fit is 'dense'"):
+        ChoiceGP(2).fit(data, checkpoint=Path("x"))
+    with pytest.raises(ChoiceGPError, match="batch_size belongs to inference='sparse'"):
+        ChoiceGP(2, inference="dense", batch_size=8).fit(data)
+    with pytest.raises(ChoiceGPError, match="the number of utilities is chosen with inference='dense'"):
+        ChoiceGP("auto", **SMALL).fit(data)
+
+
+def test_the_lapse_rate_is_learned(data):
+    rng = np.random.default_rng(0)
+    chosen = [
+        rows if rng.random() < 0.6 else rng.permutation(all_)[:1]
+        for rows, all_ in zip(data.chosen, data.shown, strict=True)
+    ]
+    noisy = ChoiceData.from_sets(data.X, data.shown, chosen)
+    learned = ChoiceGP(2, **(SMALL | {"kernel": "rbf", "max_iter": 150}), lapse="learn").fit(noisy)
+    clean = ChoiceGP(2, **(SMALL | {"kernel": "rbf", "max_iter": 150}), lapse="learn").fit(data)
+    assert 0.0 < float(clean.posterior_.lapse) < float(learned.posterior_.lapse) < 1.0
+
+
+def test_the_starts_are_smooth_and_of_several_waves():
+    names = [start.name for start in starts(None, 6, 2, learn=True)]
+    assert names[0] == "smooth"
+    assert len(set(names)) == 5
+    own = starts(RBF(2.0, 3.0), 4, 2, learn=True)
+    lengths = [float(np.exp(np.asarray(start.prior.kernels.log_lengthscale)[0, 0])) for start in own]
+    assert lengths == pytest.approx([4.0, 2.0, 1.0])  # times the square root of the number of features
+    (held,) = starts(RBF(2.0, 3.0), 4, 2, learn=False)
+    assert np.exp(np.asarray(held.prior.kernels.log_lengthscale)) == pytest.approx(2.0)
