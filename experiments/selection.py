@@ -57,14 +57,23 @@ def training_pairs(table: datasets.ObjectTable, seed: int) -> ChoiceData:
     return table.choices(pairs[: round(TRAINING_SHARE * len(pairs))])
 
 
-def cross_validated(data: ChoiceData, n_utilities: int, n_folds: int) -> float:
-    """Return the log-probability of all sets, each by a model fitted to the other folds."""
+def cross_validated(data: ChoiceData, n_utilities: int, n_folds: int) -> np.ndarray:
+    """Return the log-probability of every set by a model fitted to the other folds."""
     fold = np.random.default_rng(0).permutation(len(data)) % n_folds
-    total = 0.0
+    scores = np.zeros(len(data))
     for k in range(n_folds):
         model = ChoiceGP(n_utilities, random_state=0, progress=False).fit(data[fold != k])
-        total += float(np.sum(model.log_prob(data[fold == k])))
-    return total
+        scores[fold == k] = model.log_prob(data[fold == k])
+    return scores
+
+
+def against_the_best(scores: list[np.ndarray]) -> str:
+    """Put totals into words, each with its difference to the best and the standard error of that, set by set."""
+    best = max(scores, key=np.sum)
+    error = [np.sqrt(len(best)) * np.std(own - best) for own in scores]
+    return " ".join(
+        f"{own.sum():.1f} ({own.sum() - best.sum():.1f} +- {e:.1f})" for own, e in zip(scores, error, strict=True)
+    )
 
 
 def main() -> None:
@@ -86,7 +95,7 @@ def main() -> None:
             print(f"{setting} seed {seed}: d = {found.n_utilities} (elpd {elpd}), {seconds:.0f} s", flush=True)
             if args.folds:
                 scores = [cross_validated(data, d, args.folds) for d in found.table.index]
-                print(f"{setting} seed {seed}: {args.folds} folds " + " ".join(f"{s:.1f}" for s in scores), flush=True)
+                print(f"{setting} seed {seed}: {args.folds} folds {against_the_best(scores)}", flush=True)
         print(f"{setting}: " + ", ".join(f"d = {d}: {n}" for d, n in sorted(chosen.items())), flush=True)
 
 
