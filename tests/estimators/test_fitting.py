@@ -117,7 +117,9 @@ def test_fit_needs_choices(quick, data):
 
 def test_too_many_objects_are_refused(quick, data, monkeypatch):
     monkeypatch.setattr(fitting, "MOST_DENSE", 15)
-    with pytest.raises(ChoiceGPError, match=r"16 different objects were shown; inference=.dense. works with at most 15"):
+    with pytest.raises(
+        ChoiceGPError, match=r"16 different objects were shown; inference=.dense. works with at most 15"
+    ):
         quick().fit(data)
 
 

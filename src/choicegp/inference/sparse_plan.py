@@ -120,14 +120,26 @@ def held_out_and_training(source: Source, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def inducing_points(objects: np.ndarray, n_utilities: int, n_inducing: int, seed: int) -> np.ndarray:
-    """Choose well spread objects, others for each utility: k-means++ (d, M, c)."""
+    """Choose well spread objects, others for each utility, (d, M, c); all of them where they are few."""
     distinct = np.unique(objects, axis=0)
     n = min(n_inducing, len(distinct))
     if n == len(distinct):
         return np.stack([distinct] * n_utilities)
-    from sklearn.cluster import kmeans_plusplus
+    rngs = (np.random.default_rng([seed, 7, i]) for i in range(n_utilities))
+    return np.stack([distinct[_far_apart(distinct, n, rng)] for rng in rngs])
 
-    return np.stack([kmeans_plusplus(distinct, n, random_state=seed + i)[0] for i in range(n_utilities)])
+
+def _far_apart(objects: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw rows by k-means++: each with probability in proportion to its squared distance from those drawn before."""
+    rows = np.empty(n, int)
+    rows[0] = rng.integers(len(objects))
+    nearest = np.full(len(objects), np.inf)
+    for i in range(1, n):
+        nearest = np.minimum(nearest, np.sum((objects - objects[rows[i - 1]]) ** 2, axis=1))
+        total = np.cumsum(nearest)
+        # Rounded down to a whole object: none that was drawn before, whose distance is zero.
+        rows[i] = np.searchsorted(total, rng.random() * total[-1], side="right")
+    return rows
 
 
 class Keeper(Protocol):
