@@ -60,7 +60,7 @@ class ChoiceGP(UtilityGP):
     tol : float
         The fit has converged when a few steps gain less than this many nats.
     n_inducing, batch_size : int, optional
-        Of sparse inference: inducing points for each utility (by default 512 on a CPU, 1024 on an accelerator), and
+        Of sparse inference: inducing points for each utility (by default 256 on a CPU, 1024 on an accelerator), and
         sets in a step (256, 512).
     learn_inducing : bool
         Whether sparse inference moves its inducing points; they stay well spread objects otherwise.

@@ -24,7 +24,7 @@ _SCALES = (1.0, 0.5, 0.25)  # of a user's own kernel's lengthscales
 _FIRST_VARIANCE = float(np.exp(2.0))  # of a utility in units of the error scale
 _FAINT = 0.01  # part of it that waves have at the smooth start
 _MODULATION = 3.0  # lengthscale over which the size of waves varies, times that of the smooth part
-_ON_CPU, _ON_ACCELERATOR = 512, 1024
+_ON_CPU, _ON_ACCELERATOR = 256, 1024
 _BATCH_ON_CPU, _BATCH_ON_ACCELERATOR = 256, 512
 
 

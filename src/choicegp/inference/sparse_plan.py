@@ -137,8 +137,7 @@ def _far_apart(objects: np.ndarray, n: int, rng: np.random.Generator) -> np.ndar
     for i in range(1, n):
         nearest = np.minimum(nearest, np.sum((objects - objects[rows[i - 1]]) ** 2, axis=1))
         total = np.cumsum(nearest)
-        # Rounded down to a whole object: none that was drawn before, whose distance is zero.
-        rows[i] = np.searchsorted(total, rng.random() * total[-1], side="right")
+        rows[i] = min(np.searchsorted(total, rng.random() * total[-1], side="right"), len(objects) - 1)
     return rows
 
 
