@@ -15,6 +15,7 @@ from abc import abstractmethod
 from typing import Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -245,12 +246,18 @@ class Additive(Kernel):
         each = self.for_features(X1.shape[1])
         scale = jnp.exp(-each.log_lengthscale)
         X1, X2 = _centred(X1, X2)
-        X1, X2 = X1 * scale, X2 * scale
-        total = jnp.zeros((X1.shape[0], X2.shape[0]), X1.dtype)
-        for j in range(X1.shape[1]):
-            difference = X1[:, j, None] - X2[None, :, j]
-            total += jnp.exp(each.log_variance[j] - 0.5 * difference * difference)
-        return total
+
+        @jax.checkpoint
+        def add(total: Array, feature: tuple[Array, Array, Array]) -> tuple[Array, None]:
+            x1, x2, log_variance = feature
+            difference = x1[:, None] - x2[None, :]
+            return total + jnp.exp(log_variance - 0.5 * difference * difference), None
+
+        # A loop, not unrolled, that keeps nothing for its derivative, which needs less memory and runs faster so
+        # (with six features, 2560 x 256 objects: 150 against 250 ms).
+        start = jnp.zeros((X1.shape[0], X2.shape[0]), X1.dtype)
+        features = (X1 * scale).T, (X2 * scale).T, jnp.asarray(each.log_variance, X1.dtype)
+        return jax.lax.scan(add, start, features)[0]
 
     def diagonal(self, X: Array) -> Array:
         return jnp.sum(jnp.exp(self.log_variance)) * jnp.ones(X.shape[0], X.dtype)
