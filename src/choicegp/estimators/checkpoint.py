@@ -57,7 +57,7 @@ class Checkpoint:
 
     def save(self, course: Course) -> None:
         """Write the course, unless it was written a moment ago."""
-        if time.monotonic() - self._written < self.every:
+        if time.monotonic() - self._written < self.every or jax.process_index() > 0:
             return
         arrays = {name: getattr(course, name) for name in _ARRAYS}
         for name in ("state", "best"):
@@ -71,4 +71,5 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Remove the file of a fit that is done."""
-        self.path.unlink(missing_ok=True)
+        if jax.process_index() == 0:
+            self.path.unlink(missing_ok=True)

@@ -26,3 +26,7 @@ class Spread:
         """Divide an array evenly along an axis; every machine holds the same array and keeps its part."""
         place = NamedSharding(self._mesh, PartitionSpec(*[None] * axis, "sets"))
         return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
+
+    def whole(self, tree: Any) -> Any:
+        """Bring arrays that programs have left somewhere to all devices."""
+        return jax.jit(lambda arrays: arrays, out_shardings=NamedSharding(self._mesh, PartitionSpec()))(tree)

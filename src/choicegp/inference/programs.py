@@ -120,8 +120,8 @@ def present_device() -> Any:
     """Return the device on which programs run now."""
     chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
     if chosen is None:
-        return jax.devices()[0]
-    return jax.devices(chosen)[0] if isinstance(chosen, str) else chosen
+        return jax.local_devices()[0]  # of this machine, where several work together
+    return jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen
 
 
 def _node_types(tree: Any) -> set[type]:

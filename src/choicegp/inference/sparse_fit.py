@@ -157,6 +157,8 @@ class _Run:
         for _ in range(_ATTEMPTS):
             pace = self._pace(course, steps, ridge)
             state, bounds = run_steps(course.state, groups, pace, self.normals, self.plan.settings)
+            if self.spread is not None:
+                state, bounds = self.spread.whole((state, bounds))
             bounds = np.asarray(bounds)
             if np.all(np.isfinite(bounds)) and np.all(np.isfinite(np.asarray(state.linear))):
                 break
