@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.moments import Moments
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.growing import grown_starts, moments_at, shrunk_starts
 from choicegp.estimators.result import FitResult
@@ -259,14 +260,8 @@ def scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray
     """Mean and standard deviation of the shown objects' features; a constant feature is left unscaled."""
     if not standardize:
         return np.zeros(data.X.shape[1]), np.ones(data.X.shape[1])
-    shown = data.X[np.unique(data.flat_shown)]
-    # In units of a power of two near the largest value, which changes no digit: squares cannot overflow.
-    _, exponent = np.frexp(np.abs(shown).max(axis=0))
-    shown = np.ldexp(shown, -exponent)
-    centre = np.ldexp(shown.mean(axis=0), exponent)
-    scale = np.ldexp(shown.std(axis=0), exponent)
-    flat = scale <= 1e-12 * np.maximum(np.abs(centre), 1e-300)
-    return centre, np.where(flat, 1.0, scale)
+    moments = Moments.of(data.X[np.unique(data.flat_shown)])
+    return moments.mean, moments.scale
 
 
 def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:

@@ -5,13 +5,19 @@ and nothing is padded much.  Which sets a step takes depends on the seed and on 
 that was interrupted goes on exactly as it would have.
 """
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
 from choicegp.inference.problem import set_shapes
+
+_WINDOW = 4  # files whose sets are mixed
+_KEPT = 6  # files in memory: a window, and what another reader or the next window begins with
 
 
 class Sets(NamedTuple):
@@ -77,6 +83,52 @@ class InMemory:
         return Sets(X, present, chosen, weight)
 
 
+class InFolder:
+    """The sets of a `ChoiceFolder` as a `Source` that holds a few files at a time; threads may share it."""
+
+    def __init__(self, folder: ChoiceFolder, centre: np.ndarray, scale: np.ndarray) -> None:
+        self.folder, self.centre, self.scale = folder, centre, scale
+        self.sizes, self.mean_weight = folder.sizes, folder.mean_weight
+        self._file_of_set = np.repeat(np.arange(len(folder.files), dtype=np.int32), np.diff(folder.starts))
+        self._open: OrderedDict[int, InMemory] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def order(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the sets in a random order: files at random, a few at a time, and their sets mixed.
+
+        The files come first from ``rng``: with an equal one, other sets are taken from the files in the same order.
+        """
+        n_files = len(self.folder.files)
+        place = np.empty(n_files, dtype=np.min_scalar_type(n_files))
+        place[rng.permutation(n_files)] = np.arange(n_files) // _WINDOW
+        mixed = rng.permutation(sets)
+        return mixed[np.argsort(place[self._file_of_set[mixed]], kind="stable")]
+
+    def read(self, sets: np.ndarray, size: int) -> Sets:
+        """Return the sets of these numbers, padded to ``size`` objects, with their own weights."""
+        shape = size, len(sets)
+        read = Sets(
+            np.empty((*shape, len(self.centre))), np.empty(shape, bool), np.empty(shape, bool), np.empty(len(sets))
+        )
+        files = self._file_of_set[sets]
+        for file in np.unique(files):
+            places = np.flatnonzero(files == file)
+            part = self._file(int(file)).read(sets[places] - self.folder.starts[file], size)
+            read.X[:, places], read.present[:, places], read.chosen[:, places] = part.X, part.present, part.chosen
+            read.weight[places] = part.weight
+        return read
+
+    def _file(self, number: int) -> InMemory:
+        # The lock is held while a file is read: two threads that want the same one read it once.
+        with self._lock:
+            if number not in self._open:
+                while len(self._open) >= _KEPT:
+                    self._open.popitem(last=False)
+                self._open[number] = InMemory(self.folder.read(number), self.centre, self.scale)
+            self._open.move_to_end(number)
+            return self._open[number]
+
+
 class Share(NamedTuple):
     """What a step takes of the sets of one shape."""
 
@@ -104,10 +156,10 @@ def steps_of(source: Source, parts: Sequence[Share], steps: range, seed: int, dt
 
     A shape's sets come in an order drawn anew for every pass over them; the weights make a step's sets stand for all.
     """
-    return tuple(_of_shape(source, part, number, steps, seed, dtype) for number, part in enumerate(parts))
+    return tuple(_of_shape(source, part, steps, seed, dtype) for part in parts)
 
 
-def _of_shape(source: Source, part: Share, number: int, steps: range, seed: int, dtype: type) -> Sets:
+def _of_shape(source: Source, part: Share, steps: range, seed: int, dtype: type) -> Sets:
     first, last = steps.start * part.n_taken, steps.stop * part.n_taken
     n = len(part.sets)
     scale: np.ndarray | float = n / part.n_taken
@@ -117,7 +169,8 @@ def _of_shape(source: Source, part: Share, number: int, steps: range, seed: int,
         scale = np.tile(1.0 * (np.arange(part.n_taken) < n), len(steps))
     else:
         passes = range(first // n, -(-last // n))
-        order = np.concatenate([source.order(part.sets, np.random.default_rng([seed, number, p])) for p in passes])
+        # All shapes with the same random numbers: where sets are in files, one file then serves them all.
+        order = np.concatenate([source.order(part.sets, np.random.default_rng([seed, 0, p])) for p in passes])
         taken = order[first - passes.start * n : last - passes.start * n]
     flat = source.read(taken, part.size)
 
