@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.fitting import FitOptions, fit_posterior
 from choicegp.estimators.result import Diagnosis
@@ -143,13 +144,13 @@ class ChoiceGP(UtilityGP):
         self.progress = progress
         self.random_state = random_state
 
-    def fit(self, data: ChoiceData, y: None = None, *, init: "ChoiceGP | None" = None) -> Self:
+    def fit(self, data: ChoiceData | ChoiceFolder, y: None = None, *, init: "ChoiceGP | None" = None) -> Self:
         """Learn utilities and hyperparameters from choices.
 
         Parameters
         ----------
-        data : ChoiceData
-            With choices.
+        data : ChoiceData or ChoiceFolder
+            With choices. A folder is fitted by sparse inference, and ``data_`` is then a sample of its sets.
         y : None
             Ignored; scikit-learn passes it.
         init : ChoiceGP, optional
@@ -160,6 +161,8 @@ class ChoiceGP(UtilityGP):
         ChoiceGP
             Itself.
         """
+        if isinstance(data, ChoiceFolder):
+            return self._fit_folder(data, init)
         if not isinstance(data, ChoiceData):
             raise ChoiceGPError(
                 f"fit takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
@@ -177,6 +180,19 @@ class ChoiceGP(UtilityGP):
         with computing(self.device):
             fitted = fit_posterior(data, options, None if init is None else init._warm_state())
         return self._keep(fitted, data)
+
+    def _fit_folder(self, folder: ChoiceFolder, init: "ChoiceGP | None") -> Self:
+        if init is not None:
+            raise ChoiceGPError("init= does not work with a ChoiceFolder: leave it out")
+        if isinstance(self.n_utilities, str):
+            raise ChoiceGPError(
+                f"n_utilities={self.n_utilities!r} does not work with a ChoiceFolder: give a number, such as the one "
+                "that select_n_utilities finds for some sets of folder.sample"
+            )
+        options = FitOptions.validated(self.get_params(deep=False))
+        self.__dict__.pop("selection_", None)
+        with computing(self.device):
+            return self._keep(fit_posterior(folder, options, None), folder.sample)
 
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
         """Return log P(C(A) | A, training data) of each set's choice (eq:infer), (m,).

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
 from choicegp.data.moments import Moments
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.growing import grown_starts, moments_at, shrunk_starts
@@ -101,10 +102,17 @@ class FitOptions(NamedTuple):
             random_state=whole_number("random_state", params["random_state"], 0),
         )
 
-    def decided(self, data: ChoiceData) -> "FitOptions":
+    def decided(self, data: ChoiceData | ChoiceFolder) -> "FitOptions":
         """Fill in what depends on the data: the inference, and with it the number of steps."""
         inference = self.inference
-        if inference == "auto":
+        if isinstance(data, ChoiceFolder):
+            if inference not in ("auto", "sparse"):
+                raise ChoiceGPError(
+                    f"a ChoiceFolder is fitted by inference='sparse', not {inference!r}: leave it at 'auto', "
+                    "or fit a sample of the sets (folder.sample)"
+                )
+            inference = "sparse"
+        elif inference == "auto":
             small = self.object_effects or _n_different(data) <= AUTO_DENSE
             inference = "dense" if small else "sparse"
         max_iter = _STEPS[inference] if self.max_iter is None else self.max_iter
@@ -196,7 +204,7 @@ class Fitted(NamedTuple):
 
 
 def fit_posterior(
-    data: ChoiceData, options: FitOptions, warm: WarmStart | None, neighbour: Posterior | None = None
+    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: WarmStart | None, neighbour: Posterior | None = None
 ) -> Fitted:
     """Fit the model; the caller sets precision and device.
 
@@ -206,7 +214,7 @@ def fit_posterior(
         raise ChoiceGPError("fit needs data with choices: these have none")
     clock = Clock(options.max_seconds)
     options = options.decided(data)
-    if options.inference == "sparse":
+    if options.inference == "sparse" or isinstance(data, ChoiceFolder):
         return _fit_sparse(data, options, warm, clock)
     centre, scale = scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
     codes = {} if warm is None else dict(warm.codes)
@@ -241,25 +249,36 @@ def fit_posterior(
     return Fitted(posterior, elbo, result, centre, scale, codes, options.errors)
 
 
-def _fit_sparse(data: ChoiceData, options: FitOptions, warm: WarmStart | None, clock: Clock) -> Fitted:
+def _fit_sparse(data: ChoiceData | ChoiceFolder, options: FitOptions, warm: WarmStart | None, clock: Clock) -> Fitted:
     from choicegp.estimators.large import fit_large
-    from choicegp.inference.minibatches import InMemory
+    from choicegp.inference.minibatches import InFolder, InMemory, Source
 
     _check_warm(options, warm)
     centre, scale = scaling(data, options.standardize)
+    source: Source
+    notes: tuple[str, ...]
+    if isinstance(data, ChoiceFolder):
+        source, sample = InFolder(data, centre, scale), data.sample
+        notes = (f"{len(data)} sets in {len(data.files)} files; data_ is a sample of {len(sample)} of them",)
+    else:
+        source, sample, notes = InMemory(data, centre, scale), data, ()
     rng = np.random.default_rng([options.random_state, 6])
-    some = np.sort(rng.permutation(np.unique(data.flat_shown))[:_SAMPLE])
-    objects = (data.X[some] - centre) / scale
+    some = np.sort(rng.permutation(np.unique(sample.flat_shown))[:_SAMPLE])
+    objects = (sample.X[some] - centre) / scale
     with progress_report(options.progress, options.n_steps) as report:
-        fit = fit_large(InMemory(data, centre, scale), objects, options, clock, report)
-    result = FitResult(fit.status, fit.message, fit.n_iter, clock.seconds, fit.trace, (fit.note,), fit.n_annealing)
+        fit = fit_large(source, objects, options, clock, report)
+    notes = (fit.note, *notes)
+    result = FitResult(fit.status, fit.message, fit.n_iter, clock.seconds, fit.trace, notes, fit.n_annealing)
     return Fitted(fit.posterior, fit.elbo, result, centre, scale, {}, options.errors)
 
 
-def scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
+def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the shown objects' features; a constant feature is left unscaled."""
     if not standardize:
-        return np.zeros(data.X.shape[1]), np.ones(data.X.shape[1])
+        n_features = len(data.encoding.feature_names)
+        return np.zeros(n_features), np.ones(n_features)
+    if isinstance(data, ChoiceFolder):
+        return data.moments.mean, data.moments.scale
     moments = Moments.of(data.X[np.unique(data.flat_shown)])
     return moments.mean, moments.scale
 
