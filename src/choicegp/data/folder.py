@@ -36,14 +36,14 @@ class ChoiceFolder:
     path : str or path
         All its ``.parquet`` files are read, in the order of their names. They have the same columns, and all rows of a
         set are in one file.
-    set_id, object_id, chosen, features, respondent, weight, available
-        Names of columns, as in :meth:`ChoiceData.from_long`.
+    set_id, object_id, chosen, features, respondent, weight, available, encoding
+        As in :meth:`ChoiceData.from_long`.
 
     Attributes
     ----------
     files : tuple of Path
     encoding : FeatureEncoding
-        Of the features in all files: it knows every category that occurs in any of them.
+        Of the features in all files; unless it was given, it knows every category that occurs in any of them.
     sizes : int array (m,)
         Number of objects of each set.
     starts : int array (files + 1,)
@@ -89,11 +89,12 @@ class ChoiceFolder:
         respondent: str | None = None,
         weight: str | None = None,
         available: str | None = None,
+        encoding: FeatureEncoding | None = None,
     ) -> None:
         roles = Roles(set_id, object_id, chosen, available, respondent, weight)
         files = _parquet_files(path)
         _check_alike(files, roles)
-        scan = _Scan(files, roles, features)
+        scan = _Scan(files, roles, features, encoding)
         for columns in scan.all_columns():
             scan.add(columns)
         parts = {
@@ -238,8 +239,10 @@ def _read(columns: LongColumns, encoding: FeatureEncoding | None) -> ChoiceData:
 class _Scan:
     """What is learned from the files, one after the other."""
 
-    def __init__(self, files: Sequence[Path], roles: Roles, features: Sequence[str] | None) -> None:
-        self.files, self.roles, self.features = files, roles, features
+    def __init__(
+        self, files: Sequence[Path], roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None
+    ) -> None:
+        self.files, self.roles, self.features, self._given = files, roles, features, encoding
         self.sizes: list[NDArray[np.int32]] = []
         self.hashes: list[NDArray[np.uint64]] = []
         self.weight = 0.0
@@ -257,7 +260,7 @@ class _Scan:
         """Look at one file."""
         file = self.files[len(self.sizes)]
         try:
-            data = _read(columns, None)
+            data = _read(columns, self._given)
         except ChoiceDataError:
             raise
         except ChoiceGPError as error:
@@ -276,7 +279,7 @@ class _Scan:
             self._columns[column.name] = new if known is None else known.joined(new)
 
     def encoding(self) -> FeatureEncoding:
-        """Return the encoding that knows the categories of all files."""
+        """Return the encoding that was given, or the one that knows the categories of all files."""
         return FeatureEncoding(tuple(column.column for column in self._columns.values()))
 
     def moments(self) -> Moments:
