@@ -34,11 +34,15 @@ def main() -> None:
     parser.add_argument("n_sets", type=int)
     args = parser.parse_args()
     problem = scaled(args.n_objects, args.n_sets)
-    model = ChoiceGP(2, n_restarts=1, progress=False, random_state=0).fit(problem.train)
+    model = ChoiceGP(2, inference="dense", n_restarts=1, progress=False, random_state=0).fit(problem.train)
     result = model.fit_result_
     shown = len(model.posterior_.objects.X)
     # A second, shorter fit has compiled programs: seconds a step without compiling.
-    again = ChoiceGP(2, n_restarts=1, max_iter=30, progress=False, random_state=0).fit(problem.train).fit_result_
+    again = (
+        ChoiceGP(2, inference="dense", n_restarts=1, max_iter=30, progress=False, random_state=0)
+        .fit(problem.train)
+        .fit_result_
+    )
     with computing(), linear_algebra_for(shown):
         objects = Objects(jnp.asarray(model.posterior_.objects.X), jnp.asarray(model.posterior_.objects.codes))
         gram = jnp.asarray(np.asarray(model.posterior_.prior.covariance(objects, objects))) + jnp.eye(shown)

@@ -44,7 +44,7 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
     from choicegp.estimators.large import starts
     from choicegp.estimators.runtime import computing, linear_algebra_for
     from choicegp.inference.expectation import latin_normals
-    from choicegp.inference.minibatches import InMemory, shares, steps_of
+    from choicegp.inference.minibatches import Feed, InMemory, shares
     from choicegp.inference.sparse import Pace, Settings, begin, run_steps
     from choicegp.inference.sparse_plan import inducing_points
 
@@ -58,13 +58,13 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
         points = inducing_points(X[:5000], d, n_inducing, 0)
         state = begin(starts(None, N_FEATURES, d, learn=True)[1].prior, points, None, rng)
         normals = tuple(latin_normals(d, p.size - 1, p.n_taken, 16, rng).astype(dtype) for p in parts)
-        groups = steps_of(source, parts, range(N_STEPS), 0, dtype)
+        groups = Feed(source, parts, 0, dtype).steps(range(N_STEPS))
         ones = np.ones(N_STEPS)
         pace = Pace(0.1 * ones, 0.05 * ones, ones, 0.0 * ones)
         settings = Settings(HyperPriors(), jitter=1e-6 if dtype == np.float64 else 1e-5)
         step = seconds(run_steps, state, groups, pace, normals, settings) / N_STEPS
         read = time.perf_counter()
-        steps_of(source, parts, range(N_STEPS), 0, dtype)
+        Feed(source, parts, 0, dtype).steps(range(N_STEPS))
         read = (time.perf_counter() - read) / N_STEPS
         tall = jnp.asarray(rng.normal(size=(d, batch * SIZE, n_inducing)).astype(dtype))
         square = jnp.asarray(rng.normal(size=(d, n_inducing, n_inducing)).astype(dtype))

@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from choicegp import datasets, kernels, metrics
     from choicegp.data.choices import ChoiceData
+    from choicegp.data.folder import ChoiceFolder
     from choicegp.errors import ChoiceDataError, ChoiceGPError
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
@@ -33,6 +34,7 @@ _HOME = {
     "BatchPreferenceGP": "choicegp.estimators.batch_preference_gp",
     "ChoiceData": "choicegp.data.choices",
     "ChoiceDataError": "choicegp.errors",
+    "ChoiceFolder": "choicegp.data.folder",
     "ChoiceGP": "choicegp.estimators.choice_gp",
     "ChoiceGPError": "choicegp.errors",
     "GeneralPreferenceGP": "choicegp.estimators.preference_gp",
@@ -50,6 +52,7 @@ __all__ = [
     "BatchPreferenceGP",
     "ChoiceData",
     "ChoiceDataError",
+    "ChoiceFolder",
     "ChoiceGP",
     "ChoiceGPError",
     "GeneralPreferenceGP",

@@ -72,7 +72,7 @@ def test_a_killed_fit_goes_on_to_the_same_result(model, data, tmp_path, monkeypa
         self.every = 0.0
         save(self, course)
         count += 1
-        if count in (3, 14):
+        if count in (3, 11):
             raise Killed
 
     monkeypatch.setattr(Checkpoint, "save", save_or_die)
@@ -81,11 +81,26 @@ def test_a_killed_fit_goes_on_to_the_same_result(model, data, tmp_path, monkeypa
             ChoiceGP(2, **SMALL).fit(data, checkpoint=file)
         assert file.exists()
     resumed = ChoiceGP(2, **SMALL).fit(data, checkpoint=file)
-    assert count > 14
+    assert count > 11
     assert np.array_equal(resumed.posterior_.dual, model.posterior_.dual)
     assert resumed.elbo_ == model.elbo_
     assert np.array_equal(resumed.fit_result_.elbo_trace, model.fit_result_.elbo_trace)
     assert not file.exists()  # done
+
+
+def test_single_objects_and_lapses_are_no_fault():
+    alone = ChoiceData.from_sets([[0.0], [1.0]], [[0], [1]], [[0], [1]])
+    model = ChoiceGP(1, **(SMALL | {"max_iter": 10, "kernel": "rbf"}), lapse=0.1).fit(alone)
+    assert np.isfinite(model.elbo_)
+
+
+def test_a_linear_kernel_at_the_centre_is_no_fault():
+    data = ChoiceData.from_pairs([[-1.0], [0.0], [1.0]], [[2, 1], [1, 0], [2, 0]])
+    for seed in (2, 3):
+        model = ChoiceGP(1, **(SMALL | {"n_inducing": 2, "max_iter": 20, "kernel": "linear"}), random_state=seed).fit(
+            data
+        )
+        assert np.isfinite(model.elbo_)
 
 
 def test_a_checkpoint_of_other_data_is_refused(data, tmp_path, monkeypatch):
@@ -107,6 +122,8 @@ def test_a_checkpoint_of_other_data_is_refused(data, tmp_path, monkeypatch):
         ChoiceGP(2, **SMALL).fit(data[:39], checkpoint=file)
     with pytest.raises(ChoiceGPError, match="belongs to a fit of other data or with other options: remove it"):
         ChoiceGP(2, **SMALL, random_state=1).fit(data, checkpoint=file)
+    with pytest.raises(ChoiceGPError, match="there is no folder"):
+        ChoiceGP(2, **SMALL).fit(data, checkpoint=tmp_path / "nowhere" / "file")
     file.write_bytes(b"no checkpoint")
     with pytest.raises(ChoiceGPError, match=r"fit\.checkpoint: not a choicegp model"):
         ChoiceGP(2, **SMALL).fit(data, checkpoint=file)
@@ -165,6 +182,10 @@ def test_what_sparse_inference_cannot_do_is_said(model, data):
         model.diagnose()
     with pytest.raises(ChoiceGPError, match="checkpoint= works with inference='sparse'; this fit is 'dense'"):
         ChoiceGP(2).fit(data, checkpoint=Path("x"))
+    with pytest.raises(ChoiceGPError, match="learn_inducing belongs to inference='sparse'"):
+        ChoiceGP(2, inference="dense", learn_inducing=True).fit(data)
+    with pytest.raises(ChoiceGPError, match="checkpoint= goes with a number of utilities"):
+        ChoiceGP("auto").fit(data, checkpoint=Path("x"))
     with pytest.raises(ChoiceGPError, match="batch_size belongs to inference='sparse'"):
         ChoiceGP(2, inference="dense", batch_size=8).fit(data)
     with pytest.raises(ChoiceGPError, match="the number of utilities is chosen with inference='dense'"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
-from choicegp.inference.minibatches import InMemory, Share, all_of, shares, steps_of
+from choicegp.inference.minibatches import Feed, InMemory, Share, all_of, shares
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_features_are_scaled(ragged):
 def test_every_pass_takes_each_set_once(ragged, source):
     everything = np.arange(30)
     part = Share(6, everything, 4)
-    (groups,) = steps_of(source, (part,), range(15), seed=1, dtype=np.float64)  # two passes
+    (groups,) = Feed(source, (part,), 1, np.float64).steps(range(15))  # two passes
     scale = 30 / 4
     taken = [int(np.argmin(abs(ragged.weights - w / scale))) for w in groups.weight.ravel()]
     assert sorted(taken[:30]) == sorted(taken[30:]) == everything.tolist()
@@ -54,12 +54,12 @@ def test_every_pass_takes_each_set_once(ragged, source):
 
 def test_a_step_depends_on_seed_and_number_alone(source):
     parts = shares(source.sizes, np.arange(30), 8)
-    whole = steps_of(source, parts, range(12), seed=5, dtype=np.float64)
-    later = steps_of(source, parts, range(7, 9), seed=5, dtype=np.float64)
+    whole = Feed(source, parts, 5, np.float64).steps(range(12))
+    later = Feed(source, parts, 5, np.float64).steps(range(7, 9))
     for one, other in zip(whole, later, strict=True):
         assert np.array_equal(one.X[7:9], other.X)
         assert np.array_equal(one.chosen[7:9], other.chosen)
-    other_seed = steps_of(source, parts, range(12), seed=6, dtype=np.float64)
+    other_seed = Feed(source, parts, 6, np.float64).steps(range(12))
     assert not np.array_equal(whole[0].X, other_seed[0].X)
 
 
@@ -67,14 +67,14 @@ def test_the_weights_of_a_step_stand_for_all_sets(ragged, source):
     parts = shares(source.sizes, np.arange(30), 10)
     assert sum(len(part.sets) for part in parts) == 30
     n_steps = 30 * 8  # whole passes of every shape
-    groups = steps_of(source, parts, range(n_steps), seed=0, dtype=np.float64)
+    groups = Feed(source, parts, 0, np.float64).steps(range(n_steps))
     mean = sum(float(sets.weight.sum()) for sets in groups) / n_steps
     assert mean == pytest.approx(float(ragged.weights.sum()), rel=0.02)
 
 
 def test_with_all_sets_in_a_step_each_keeps_its_place_and_its_weight(ragged, source):
     parts = shares(source.sizes, np.arange(30), 30, multiple=4)
-    groups = steps_of(source, parts, range(3), seed=0, dtype=np.float64)
+    groups = Feed(source, parts, 0, np.float64).steps(range(3))
     for part, sets in zip(parts, groups, strict=True):
         assert part.n_taken % 4 == 0
         assert np.array_equal(sets.X[0], sets.X[2])
@@ -82,7 +82,7 @@ def test_with_all_sets_in_a_step_each_keeps_its_place_and_its_weight(ragged, sou
 
 
 def test_chunks_hold_every_set_once(ragged, source):
-    chunks = list(all_of(source, np.arange(30), 7, np.float32))
+    chunks = list(all_of(source, np.arange(30), lambda size: 7, np.float32))
     assert sum(float(sets.weight.sum()) for sets in chunks) == pytest.approx(float(ragged.weights.sum()), rel=1e-6)
     assert all(sets.X.dtype == np.float32 for sets in chunks)
     assert all(sets.X.shape[1] <= 7 for sets in chunks)

@@ -10,7 +10,7 @@ from choicegp import ChoiceData, ChoiceGP, HyperPriors, datasets
 from choicegp.inference.dense import target_sites
 from choicegp.inference.expectation import latin_normals, of_differences, samples
 from choicegp.inference.fit import Clock
-from choicegp.inference.minibatches import InMemory, Sets, shares, steps_of
+from choicegp.inference.minibatches import InMemory, Sets
 from choicegp.inference.posterior import condition, factorise_on_host
 from choicegp.inference.problem import pose
 from choicegp.inference.sites import Sites
@@ -85,7 +85,7 @@ def test_the_marginals_of_sets_are_those_of_the_posterior_that_predicts(data):
     half = rng.normal(size=(2, 8, 8))
     state = state._replace(precision=half @ half.swapaxes(1, 2))
     sets = source.read(np.arange(6), 3)
-    solved = solve(state, 1e-9)
+    solved = solve(state, 0.0, 1e-9)
     part = jax.jit(project)(state.prior, state.points, solved.inverse_root, solved.whitened, sets)
     posterior = posterior_of(state, solved)
     moments_at = jax.jit(type(posterior).mean_and_covariance_at)
@@ -168,7 +168,8 @@ def test_with_every_object_an_inducing_point_a_step_is_that_of_dense_inference(d
     sets = source.read(batch.sets[real], 3)
     groups = (Sets(*(part[None] for part in sets)),)
     pace = Pace(*(np.array([value]) for value in (1.0, 0.0, 1.0, 0.0)))
-    after, _ = run_steps(state, groups, pace, (normals[:, :, real],), Settings(None, jitter=1e-9))
+    after, _, healthy = run_steps(state, groups, pace, (normals[:, :, real],), Settings(None, jitter=1e-9))
+    assert healthy
     precision, linear = whitened(wanted)
     assert np.asarray(after.precision) == pytest.approx(precision, rel=1e-5, abs=1e-5 * np.max(abs(precision)))
     assert np.asarray(after.linear) == pytest.approx(linear, rel=1e-5, abs=1e-5 * np.max(abs(linear)))
@@ -217,32 +218,26 @@ def test_learning_raises_the_bound(data, learn_points):
     assert (moved > 1e-3) == learn_points
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("weight", [1e-6, 1.0, 1e7])
 @pytest.mark.parametrize("kernel", [RBF(1.0, 1e4), Additive(0.05, 10.0) * RBF(3.0) + RBF(2.0, 7.0)])
-def test_float32_never_leaves_the_numbers(scale, kernel):
-    """Equal objects, contradictory choices and huge variances, in the precision of accelerators."""
+def test_float32_never_leaves_the_numbers(weight, kernel):
+    """Equal objects, contradictory choices, huge variances and weights, in the precision of accelerators."""
     rng = np.random.default_rng(4)
-    X = rng.normal(size=(30, 2)) * scale
+    X = rng.normal(size=(30, 2))
     X[10:15] = X[:5]
     shown = [rng.permutation(30)[:4] for _ in range(24)]
     chosen = [rows[: rng.integers(1, 5)] for rows in shown]
-    data = ChoiceData.from_sets(X, [*shown, *shown], [*chosen, *(rows[-1:] for rows in shown)])
+    data = ChoiceData.from_sets(X, [*shown, *shown], [*chosen, *(rows[-1:] for rows in shown)], weights=[weight] * 48)
     source = InMemory(data, X.mean(axis=0), X.std(axis=0))
-    parts = shares(source.sizes, np.arange(48), 16)
-    settings = Settings(HyperPriors(), jitter=1e-5)
-    points = inducing_points((X - X.mean(axis=0)) / X.std(axis=0), 2, 20, 0)
-    state = begin(UtilityPrior.create(kernel, 2, 2), points, None, rng)
-    normals = tuple(latin_normals(2, p.size - 1, p.n_taken, 16, rng).astype(np.float32) for p in parts)
-    for block in range(3):
-        steps = range(20 * block, 20 * block + 20)
-        groups = steps_of(source, parts, steps, 0, np.float32)
-        pace = Pace(np.full(20, 0.3), np.full(20, 0.1), np.ones(20), np.zeros(20))
-        state, bounds = run_steps(state, groups, pace, normals, settings)
-        assert np.all(np.isfinite(bounds))
-    for leaf in jax.tree.leaves(state):
+    objects = (X - X.mean(axis=0)) / X.std(axis=0)
+    plan = _plan(n_inducing=20, max_iter=60, dtype=np.float32, settings={"jitter": 1e-5})
+    fit = fit_sparse(source, objects, (Start("own", UtilityPrior.create(kernel, 2, 2)),), plan, Clock(None))
+    assert fit.status == "stopped"
+    assert fit.n_iter == 60
+    for leaf in jax.tree.leaves((fit.state, fit.solved, fit.bound)):
         assert np.all(np.isfinite(leaf))
-    posterior = posterior_of(state, solve(state, settings.jitter))
-    mean, variance = posterior.mean_and_variance_at(Objects(points[0], np.zeros(20, int)))
+    posterior = posterior_of(fit.state, fit.solved)
+    mean, variance = posterior.mean_and_variance_at(Objects(objects, np.zeros(30, int)))
     assert np.all(np.isfinite(mean))
     assert np.all(np.isfinite(variance))
 
@@ -251,11 +246,11 @@ def test_sets_are_held_out_of_many_only():
     class Sizes:
         sizes = np.full(5000, 3)
 
-    held, kept = held_out_and_training(Sizes(), 0)
+    held, kept = held_out_and_training(Sizes(), 256, 0)
     assert (len(held), len(kept)) == (250, 4750)
     assert len(np.intersect1d(held, kept)) == 0
     Sizes.sizes = np.array([3] * 50 + [1])
-    held, kept = held_out_and_training(Sizes(), 0)
+    held, kept = held_out_and_training(Sizes(), 256, 0)
     assert len(held) == 0
     assert kept.tolist() == list(range(50))  # a set of one object says nothing
 
@@ -271,11 +266,61 @@ def test_inducing_points_are_objects_and_differ_between_utilities():
     assert inducing_points(objects, 2, 500, 0).shape == (2, 60, 2)
 
 
-def test_the_time_limit_stops_a_fit(data):
+def test_the_time_limit_stops_a_fit_while_starts_are_tried(data):
     source = _source(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
     starts = tuple(Start(str(i), _prior()) for i in range(3))
     fit = fit_sparse(source, objects, starts, _plan(n_inducing=8), Clock(1e-6))
     assert fit.status == "stopped"
     assert "time limit" in fit.message
+    assert fit.n_iter < 100
     assert np.isfinite(fit.bound)
+
+
+@pytest.mark.parametrize("max_iter", [5, 44])
+def test_no_more_steps_are_made_than_allowed(data, max_iter):
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    fit = fit_sparse(source, objects, (Start("own", _prior()),), _plan(n_inducing=8, max_iter=max_iter), Clock(None))
+    assert fit.n_iter == len(fit.trace) == max_iter
+    assert fit.status == "stopped"
+    assert fit.message == f"the limit of {max_iter} steps"
+
+
+def test_weights_count_like_copies_and_single_objects_say_nothing(data):
+    """With every set in each step, sets of weight 2 give the fit of sets that are there twice."""
+    alone = [[0], [1]]
+    shown, chosen = list(data.shown), list(data.chosen)
+    weighted = ChoiceData.from_sets(data.X, [*shown, *alone], [*chosen, *alone], weights=[2.0] * 40 + [50.0] * 2)
+    double = ChoiceData.from_sets(data.X, shown * 2, chosen * 2)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    plan = _plan(n_inducing=8, batch_size=100, max_iter=120, settings={"learn_prior": False})
+    one, other = (
+        fit_sparse(InMemory(d, data.X.mean(axis=0), data.X.std(axis=0)), objects, (Start("own", _prior()),), plan,
+                   Clock(None))
+        for d in (weighted, double)
+    )  # fmt: skip
+    assert one.bound == pytest.approx(other.bound, abs=1.0)  # other points of integration
+
+
+def test_a_start_that_breaks_is_passed_over(data):
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), _prior())
+    plan = _plan(n_inducing=8, max_iter=44)
+    fit = fit_sparse(source, objects, (Start("broken", broken), Start("good", _prior())), plan, Clock(None))
+    assert fit.start == "good"
+    assert np.isfinite(fit.bound)
+    fit = fit_sparse(source, objects, (Start("broken", broken),), plan, Clock(None))
+    assert fit.status == "failed"
+
+
+def test_many_sets_are_judged_by_sets_that_are_held_out():
+    data = datasets.sincos(n_objects=60, n_sets=1000, set_size=2, random_state=0).data
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    starts = (Start("bad", UtilityPrior.create(RBF(100.0, 4.0), 1, 2)), Start("good", _prior()))
+    fit = fit_sparse(source, objects, starts, _plan(n_inducing=8, max_iter=150), Clock(None))
+    assert fit.start == "good"
+    assert -1.0 < fit.held_out < 0.0
+    assert fit.n_iter <= 150

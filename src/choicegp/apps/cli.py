@@ -101,7 +101,7 @@ def fit(
     ] = None,
     seed: _Seed = 0,
 ) -> None:
-    """Learn utilities from a table of choices, and write the model to a file."""
+    """Learn utilities from a table of choices, or from a folder of them, and write the model to a file."""
     from choicegp.data.whole_file import check_place
     from choicegp.errors import ChoiceGPError
 
@@ -109,7 +109,7 @@ def fit(
         raise ChoiceGPError("say where the model goes: -o FILE")
     check_place(output)
     rate = _lapse_rate(lapse)
-    data = table.read()
+    data = table.open_folder() if table.is_folder else table.read()
     from choicegp.apps.words import drivers_in_words, fit_in_words
     from choicegp.estimators.choice_gp import ChoiceGP
 
@@ -118,7 +118,7 @@ def fit(
         n_restarts=restarts, max_seconds=max_seconds, random_state=seed,
     )  # fmt: skip
     model.fit(data).save(output)
-    console.say(fit_in_words(model))
+    console.say(fit_in_words(model, len(data)))
     console.say(drivers_in_words(model))
     console.say(f"The model is in {output}.")
 
@@ -195,16 +195,26 @@ def predict(
         ),
     ] = None,
 ) -> None:
-    """Predict what would be kept from each set of a table; its choices, if it has any, are not looked at."""
+    """Predict what would be kept from each set of a table, or of a folder; choices are not looked at."""
     from choicegp.data.tables import write_table
     from choicegp.data.whole_file import check_place
+    from choicegp.errors import ChoiceGPError
     from choicegp.estimators.choice_gp import ChoiceGP
 
     if output is not None:
         check_place(output)
     fitted = ChoiceGP.load(model)
-    names = [column.name for column in fitted.encoding_.columns]
-    data = table.read(chosen=None, features=names, encoding=fitted.encoding_)
+    known = {
+        "chosen": None, "features": [column.name for column in fitted.encoding_.columns], "encoding": fitted.encoding_
+    }  # fmt: skip
+    if table.is_folder:
+        if output is None:
+            raise ChoiceGPError("say where the predictions for a folder go: -o FILE.parquet")
+        folder = table.open_folder(**known)
+        fitted.predict_file(folder, output)
+        console.say(f"Predictions for {len(folder)} sets are in {output}.")
+        return
+    data = table.read(**known)
     frame = fitted.predict_frame(data)
     if output is None:
         console.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))

@@ -74,7 +74,7 @@ def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Pat
 
     say("Learning two hidden utilities from her answers ...")
     model = ChoiceGP(n_utilities=2, random_state=seed).fit(data)
-    say(fit_in_words(model) + "\n")
+    say(fit_in_words(model, len(data)) + "\n")
     known = datasets.ObjectTable("alice", catalogue, datasets.alice(catalogue), ("work", "comfort"))
     others = datasets.laptops(random_state=seed + 1)
     unknown = datasets.ObjectTable("alice", others, datasets.alice(others), ("work", "comfort"))

@@ -19,7 +19,8 @@ KINDS = ("utilities", "effects", "objects", "relevance", "elbo")
 def suitable_kinds(model: "ChoiceGP") -> list[str]:
     """Name the pictures that show something for this model."""
     along = "utilities" if len(model.encoding_.columns) == 1 else "effects"
-    return [along, *(["objects"] if model.n_utilities_ > 1 else []), "relevance", "elbo"]
+    drawable = model.n_utilities_ > 1 and len(model.data_.object_ids) <= plots.MOST_OBJECTS
+    return [along, *(["objects"] if drawable else []), "relevance", "elbo"]
 
 
 def draw(model: "ChoiceGP", kind: str) -> Any:

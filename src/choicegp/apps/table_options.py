@@ -3,6 +3,7 @@
 import csv
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ from choicegp.errors import ChoiceGPError
 
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
+    from choicegp.data.folder import ChoiceFolder
 
 
 class OnError(StrEnum):
@@ -48,7 +50,7 @@ class TableOptions:
         str,
         typer.Argument(
             metavar="FILE",
-            help="Table of choices: .csv or .tsv (also with .gz), or .parquet.",
+            help="Table of choices: .csv or .tsv (also with .gz), or .parquet; fit, predict: or a folder of .parquet.",
             show_default=False,
         ),
     ]
@@ -92,6 +94,23 @@ class TableOptions:
         from choicegp.data.choices import ChoiceData
 
         return (ChoiceData.from_wide if self.wide else ChoiceData.from_long)(self.file, **arguments)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the choices are in a folder of files."""
+        return os.path.isdir(self.file)
+
+    def open_folder(self, **more: Any) -> "ChoiceFolder":
+        """Look through the files of the folder; ``more`` goes before what the options say."""
+        arguments = self.arguments() | more
+        if self.wide:
+            raise ChoiceGPError(f"{self.file} is a folder: its files must be long tables, without --wide")
+        if self.on_error is OnError.SKIP:
+            raise ChoiceGPError(f"{self.file} is a folder: --on-error skip is for single files; mend the folder's")
+        del arguments["on_error"]
+        from choicegp.data.folder import ChoiceFolder
+
+        return ChoiceFolder(self.file, **arguments)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``from_wide`` or ``from_long``, after checking that they go together."""

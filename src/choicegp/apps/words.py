@@ -16,12 +16,11 @@ _MOST_FEATURES = 5
 _NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not worth a word
 
 
-def fit_in_words(model: "ChoiceGP") -> str:
-    """Say how the fit went."""
+def fit_in_words(model: "ChoiceGP", n_sets: int) -> str:
+    """Say how the fit to so many sets went."""
     result = model.fit_result_
-    data = model.data_
     first = (
-        f"Fitted {_counted(model.n_utilities_, 'utility', 'utilities')} to {_counted(len(data), 'set', 'sets')} "
+        f"Fitted {_counted(model.n_utilities_, 'utility', 'utilities')} to {_counted(n_sets, 'set', 'sets')} "
         f"in {result.seconds:.1f} s and {result.n_iter} steps: {result.status} ({result.message}). "
         f"ELBO {model.elbo_:.1f}."
     )

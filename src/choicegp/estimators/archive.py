@@ -19,7 +19,9 @@ from choicegp.errors import ChoiceGPError
 _MADE = TypeVar("_MADE")
 
 
-def write_archive(path: "str | os.PathLike[str]", arrays: dict[str, Any], about: dict[str, Any]) -> None:
+def write_archive(
+    path: "str | os.PathLike[str]", arrays: dict[str, Any], about: dict[str, Any], *, compressed: bool = True
+) -> None:
     """Write an archive; a file of that name is replaced only when the new one is complete."""
     target = _checked_path(path)
     page = np.array(json.dumps(about | {"arrays": sorted(arrays)}, allow_nan=True))
@@ -27,7 +29,7 @@ def write_archive(path: "str | os.PathLike[str]", arrays: dict[str, Any], about:
     # NumPy would pickle an array of objects, and its option against that is younger than NumPy 2.0.
     assert not any(array.dtype.hasobject for array in members.values())
     with whole_file(target) as handle:
-        np.savez_compressed(handle, **members)
+        (np.savez_compressed if compressed else np.savez)(handle, **members)
 
 
 def read_archive(

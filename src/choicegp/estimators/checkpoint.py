@@ -9,13 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from choicegp.data.whole_file import check_place
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.archive import plain, read_archive, write_archive
 from choicegp.inference.sparse_plan import Course
 
 FORMAT = "choicegp-checkpoint"
 _VERSION = 1
-_NUMBERS = ("trial", "step", "best_score", "best_trial", "best_step", "cooling", "ridge")
+_NUMBERS = ("trial", "step", "best_score", "best_trial", "best_step", "cooling", "ridge", "broken")
 _ARRAYS = ("scores", "bounds")
 
 
@@ -32,6 +33,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: "str | os.PathLike[str]", belongs_to: str, every: float = 10.0) -> None:
+        check_place(path)
         self.path, self.every = Path(path), every
         self.digest = hashlib.sha256(belongs_to.encode()).hexdigest()
         self._written = time.monotonic()
@@ -57,7 +59,8 @@ class Checkpoint:
 
     def save(self, course: Course) -> None:
         """Write the course, unless it was written a moment ago."""
-        if time.monotonic() - self._written < self.every or jax.process_index() > 0:
+        began = time.monotonic()
+        if began - self._written < self.every:
             return
         arrays = {name: getattr(course, name) for name in _ARRAYS}
         for name in ("state", "best"):
@@ -66,10 +69,10 @@ class Checkpoint:
         numbers = {
             name: plain(jax.tree.map(lambda x: np.asarray(x).item(), getattr(course, name))) for name in _NUMBERS
         }
-        write_archive(self.path, arrays, about | numbers)
+        write_archive(self.path, arrays, about | numbers, compressed=False)
         self._written = time.monotonic()
+        self.every = max(self.every, 10.0 * (self._written - began))
 
     def remove(self) -> None:
         """Remove the file of a fit that is done."""
-        if jax.process_index() == 0:
-            self.path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)

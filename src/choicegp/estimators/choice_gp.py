@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.fitting import FitOptions, fit_posterior
 from choicegp.estimators.result import Diagnosis
@@ -51,14 +52,15 @@ class ChoiceGP(UtilityGP):
     learn_hyperparameters : bool
         Whether the kernel's parameters are learned; if not, they stay as ``kernel`` has them.
     n_restarts : int, optional
-        Number of annealed starts; the best goes on. By default 3, or 6 for at most 100 shown objects.
+        Number of annealed starts; the best goes on. By default 3, or 9 for at most 160 shown objects; "sparse": how
+        many of its own starts are tried, by default all.
     max_iter : int, optional
         Most steps; by default 300 ("dense"), 2000 ("sparse"), 5000 ("paper") or 1000 ("paper-converged"). With
         "joint", steps after the dense fit, by default 200; with "mcmc", draws of each of four chains, by default 1000.
     max_seconds : float, optional
         Time limit of the fit; what was reached by then is kept.
     tol : float
-        The fit has converged when a few steps gain less than this many nats.
+        The fit has converged when a few steps gain less than this many nats ("sparse": than this part of the score).
     n_inducing, batch_size : int, optional
         Of sparse inference: inducing points for each utility (by default 256 on a CPU, 1024 on an accelerator), and
         sets in a step (256, 512).
@@ -145,7 +147,7 @@ class ChoiceGP(UtilityGP):
 
     def fit(
         self,
-        data: ChoiceData,
+        data: ChoiceData | ChoiceFolder,
         y: None = None,
         *,
         init: "ChoiceGP | None" = None,
@@ -155,21 +157,24 @@ class ChoiceGP(UtilityGP):
 
         Parameters
         ----------
-        data : ChoiceData
-            With choices.
+        data : ChoiceData or ChoiceFolder
+            With choices. A folder is fitted by sparse inference, and ``data_`` is then a sample of its sets.
         y : None
             Ignored; scikit-learn passes it.
         init : ChoiceGP, optional
             An earlier model to start from, when sets have arrived since: no annealing, few steps.
         checkpoint : path, optional
             A file in which a sparse fit keeps what it knows so far; a fit that was killed goes on from there, to the
-            same result.  It is removed when the fit is done.
+            same result (with ``max_seconds``, which then begin anew, to a similar one).  It is removed when the fit is
+            done.
 
         Returns
         -------
         ChoiceGP
             Itself.
         """
+        if isinstance(data, ChoiceFolder):
+            return self._fit_folder(data, init, checkpoint)
         if not isinstance(data, ChoiceData):
             raise ChoiceGPError(
                 f"fit takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
@@ -178,6 +183,8 @@ class ChoiceGP(UtilityGP):
         if isinstance(self.n_utilities, str) and self.n_utilities == "auto":
             from choicegp.estimators.dimension import fit_auto
 
+            if checkpoint is not None:
+                raise ChoiceGPError("checkpoint= goes with a number of utilities, not with n_utilities='auto'")
             return fit_auto(self, data, init)
         options = FitOptions.validated(self.get_params(deep=False))
         if init is not None:
@@ -187,6 +194,19 @@ class ChoiceGP(UtilityGP):
         with computing(self.device):
             fitted = fit_posterior(data, options, None if init is None else init._warm_state(), checkpoint=checkpoint)
         return self._keep(fitted, data)
+
+    def _fit_folder(self, folder: ChoiceFolder, init: "ChoiceGP | None", checkpoint: Any) -> Self:
+        if init is not None:
+            raise ChoiceGPError("init= does not work with a ChoiceFolder: leave it out")
+        if isinstance(self.n_utilities, str):
+            raise ChoiceGPError(
+                f"n_utilities={self.n_utilities!r} does not work with a ChoiceFolder: give a number, such as the one "
+                "that select_n_utilities finds for some sets of folder.sample"
+            )
+        options = FitOptions.validated(self.get_params(deep=False))
+        self.__dict__.pop("selection_", None)
+        with computing(self.device):
+            return self._keep(fit_posterior(folder, options, None, checkpoint=checkpoint), folder.sample)
 
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
         """Return log P(C(A) | A, training data) of each set's choice (eq:infer), (m,).

@@ -7,6 +7,8 @@ import jax
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
+from choicegp.data.moments import Moments
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.growing import grown_starts, moments_at, shrunk_starts
 from choicegp.estimators.result import FitResult
@@ -29,7 +31,6 @@ MOST_DENSE = 6000  # shown objects; d matrices of this order and their products 
 AUTO_DENSE = 1500
 """Shown objects up to which "auto" means dense inference: then it takes about as long as a sparse one."""
 _SCORE_POINTS = 1024
-_SAMPLE = 10_000  # objects among which inducing points are chosen
 _FIRST_VARIANCE = float(np.exp(2.0))  # of a utility in units of the error scale
 _FIRST_EFFECT = 0.3
 _STARTS, MORE_STARTS, _FEW_OBJECTS = 3, 9, 160  # where a start costs little, more are tried
@@ -76,6 +77,8 @@ class FitOptions(NamedTuple):
             if value is not None and inference not in ("auto", "sparse"):
                 raise ChoiceGPError(f"{name} belongs to inference='sparse': leave it at None")
             sizes[name] = None if value is None else whole_number(name, value, 1)
+        if flag_option("learn_inducing", params["learn_inducing"]) and inference not in ("auto", "sparse"):
+            raise ChoiceGPError("learn_inducing belongs to inference='sparse': leave it at False")
         max_iter, kernel = params["max_iter"], params["kernel"]
         any_kernel = isinstance(kernel, str) and kernel == "auto"
         limit, restarts = params["max_seconds"], params["n_restarts"]
@@ -94,26 +97,28 @@ class FitOptions(NamedTuple):
             max_iter=None if max_iter is None else whole_number("max_iter", max_iter, 1),
             max_seconds=None if limit is None else number_option("max_seconds", limit, 0.0, np.inf),
             tol=number_option("tol", params["tol"], 0.0, np.inf),
-            learn_inducing=flag_option("learn_inducing", params["learn_inducing"]),
+            learn_inducing=bool(params["learn_inducing"]),
             **sizes,
             n_jobs=jobs_option(params["n_jobs"]),
             progress=params["progress"],
             random_state=whole_number("random_state", params["random_state"], 0),
         )
 
-    def decided(self, data: ChoiceData) -> "FitOptions":
+    def decided(self, data: ChoiceData | ChoiceFolder) -> "FitOptions":
         """Fill in what depends on the data: the inference, and with it the number of steps."""
         inference = self.inference
-        if inference == "auto":
+        if isinstance(data, ChoiceFolder):
+            if inference not in ("auto", "sparse"):
+                raise ChoiceGPError(
+                    f"a ChoiceFolder is fitted by inference='sparse', not {inference!r}: leave it at 'auto', "
+                    "or fit a sample of the sets (folder.sample)"
+                )
+            inference = "sparse"
+        elif inference == "auto":
             small = self.object_effects or _n_different(data) <= AUTO_DENSE
             inference = "dense" if small else "sparse"
         max_iter = _STEPS[inference] if self.max_iter is None else self.max_iter
         return self._replace(inference=inference, max_iter=max_iter)
-
-    @property
-    def of_result(self) -> str:
-        """Describe the options on which the result depends."""
-        return str(self._replace(max_seconds=None, n_jobs=None, progress=False))
 
     @property
     def n_steps(self) -> int:
@@ -201,7 +206,7 @@ class Fitted(NamedTuple):
 
 
 def fit_posterior(
-    data: ChoiceData, options: FitOptions, warm: WarmStart | None, neighbour: Posterior | None = None,
+    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: WarmStart | None, neighbour: Posterior | None = None,
     checkpoint: "str | os.PathLike[str] | None" = None,
 ) -> Fitted:  # fmt: skip
     """Fit the model; the caller sets precision and device.
@@ -213,7 +218,7 @@ def fit_posterior(
         raise ChoiceGPError("fit needs data with choices: these have none")
     clock = Clock(options.max_seconds)
     options = options.decided(data)
-    if options.inference == "sparse":
+    if options.inference == "sparse" or isinstance(data, ChoiceFolder):
         return _fit_sparse(data, options, warm, clock, checkpoint)
     if checkpoint is not None:
         raise ChoiceGPError(f"checkpoint= works with inference='sparse'; this fit is {options.inference!r}")
@@ -251,37 +256,27 @@ def fit_posterior(
 
 
 def _fit_sparse(
-    data: ChoiceData, options: FitOptions, warm: WarmStart | None, clock: Clock, path: Any
-) -> Fitted:  # fmt: skip
-    from choicegp.estimators.checkpoint import Checkpoint
+    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: WarmStart | None, clock: Clock, checkpoint: Any
+) -> Fitted:
     from choicegp.estimators.large import fit_large
-    from choicegp.inference.minibatches import InMemory
 
     _check_warm(options, warm)
     centre, scale = scaling(data, options.standardize)
-    rng = np.random.default_rng([options.random_state, 6])
-    some = np.sort(rng.permutation(np.unique(data.flat_shown))[:_SAMPLE])
-    objects = (data.X[some] - centre) / scale
     with progress_report(options.progress, options.n_steps) as report:
-        source = InMemory(data, centre, scale)
-        checkpoint = None if path is None else Checkpoint(path, f"{options.of_result} {source.digest}")
-        fit = fit_large(source, objects, options, clock, report, checkpoint)
-    result = FitResult(fit.status, fit.message, fit.n_iter, clock.seconds, fit.trace, (fit.note,), fit.n_annealing)
+        fit = fit_large(data, centre, scale, options, clock, report, checkpoint)
+    result = FitResult(fit.status, fit.message, fit.n_iter, clock.seconds, fit.trace, fit.notes, fit.n_annealing)
     return Fitted(fit.posterior, fit.elbo, result, centre, scale, {}, options.errors)
 
 
-def scaling(data: ChoiceData, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
+def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the shown objects' features; a constant feature is left unscaled."""
     if not standardize:
-        return np.zeros(data.X.shape[1]), np.ones(data.X.shape[1])
-    shown = data.X[np.unique(data.flat_shown)]
-    # In units of a power of two near the largest value, which changes no digit: squares cannot overflow.
-    _, exponent = np.frexp(np.abs(shown).max(axis=0))
-    shown = np.ldexp(shown, -exponent)
-    centre = np.ldexp(shown.mean(axis=0), exponent)
-    scale = np.ldexp(shown.std(axis=0), exponent)
-    flat = scale <= 1e-12 * np.maximum(np.abs(centre), 1e-300)
-    return centre, np.where(flat, 1.0, scale)
+        n_features = len(data.encoding.feature_names)
+        return np.zeros(n_features), np.ones(n_features)
+    if isinstance(data, ChoiceFolder):
+        return data.moments.mean, data.moments.scale
+    moments = Moments.of(data.X[np.unique(data.flat_shown)])
+    return moments.mean, moments.scale
 
 
 def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:

@@ -5,19 +5,23 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from choicegp import __version__
+from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.checkpoint import Checkpoint
 from choicegp.inference.devices import Spread
 from choicegp.inference.fit import Clock, Report
-from choicegp.inference.minibatches import Source
+from choicegp.inference.minibatches import InFolder, InMemory, Source
 from choicegp.inference.posterior import Posterior
-from choicegp.inference.programs import present_device
+from choicegp.inference.programs import present_device, program
 from choicegp.inference.sparse import Settings, posterior_of
 from choicegp.inference.sparse_fit import N_ANNEALING, fit_sparse
 from choicegp.inference.sparse_plan import Plan, SparseFit, Start
 from choicegp.inference.starts import rescaled
 from choicegp.model.kernels import RBF, Additive, Kernel, kernel_named
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.selection.alike import alike_notes
 
 _WAVES = (1.0, 0.3, 0.1, 0.05)  # first lengthscales of waves in single features, in standard deviations
 _SCALES = (1.0, 0.5, 0.25)  # of a user's own kernel's lengthscales
@@ -26,6 +30,8 @@ _FAINT = 0.01  # part of it that waves have at the smooth start
 _MODULATION = 3.0  # lengthscale over which the size of waves varies, times that of the smooth part
 _ON_CPU, _ON_ACCELERATOR = 256, 1024
 _BATCH_ON_CPU, _BATCH_ON_ACCELERATOR = 256, 512
+_SAMPLE = 10_000  # objects among which inducing points are chosen
+_COMPARED = 500  # objects by which it is told whether utilities are alike
 
 
 class LargeFit(NamedTuple):
@@ -37,7 +43,7 @@ class LargeFit(NamedTuple):
     message: str
     n_iter: int
     trace: np.ndarray
-    note: str
+    notes: tuple[str, ...]
     n_annealing: int
 
 
@@ -67,18 +73,19 @@ def starts(kernel: Kernel | None, n_features: int, n_utilities: int, *, learn: b
 
 
 def fit_large(
-    source: Source,
-    objects: np.ndarray,
-    options: Any,
-    clock: Clock,
-    report: Report | None,
-    checkpoint: Checkpoint | None,
-) -> LargeFit:
+    data: ChoiceData | ChoiceFolder, centre: np.ndarray, scale: np.ndarray, options: Any, clock: Clock,
+    report: Report | None, checkpoint: Any,
+) -> LargeFit:  # fmt: skip
     """Fit by sparse inference, on all devices of the kind that the caller has chosen."""
-    if options.object_effects:
-        raise ChoiceGPError(
-            "object_effects work with dense inference only: leave them out, or fit fewer objects with inference='dense'"
-        )
+    _check_options(options, checkpoint)
+    source: Source
+    if isinstance(data, ChoiceFolder):
+        source, sample = InFolder(data, centre, scale), data.sample
+    else:
+        source, sample = InMemory(data, centre, scale), data
+    rng = np.random.default_rng([options.random_state, 6])
+    some = np.sort(rng.permutation(np.unique(sample.flat_shown))[:_SAMPLE])
+    objects = (sample.X[some] - centre) / scale
     platform = present_device().platform
     on_cpu, devices = platform == "cpu", jax.devices(platform)
     has_lapse = options.learn_lapse or options.lapse > 0
@@ -95,16 +102,49 @@ def fit_large(
     )  # fmt: skip
     own = None if options.any_kernel else options.kernel
     kernels = starts(own, objects.shape[1], options.n_utilities, learn=options.learn_hyperparameters)
+    kernels = kernels[: options.n_restarts]
+    keeper = None
+    if checkpoint is not None:
+        parameters = [np.asarray(leaf).tolist() for start in kernels for leaf in jax.tree.leaves(start.prior)]
+        what = (__version__, plan, len(devices), kernels[0].prior, parameters, source.digest)
+        keeper = Checkpoint(checkpoint, repr(what))
     spread = Spread(devices) if len(devices) > 1 else None
-    fit: SparseFit = fit_sparse(
-        source, objects, kernels, plan, clock, report=report, keeper=checkpoint, spread=spread
-    )  # fmt: skip
+    fit: SparseFit = fit_sparse(source, objects, kernels, plan, clock, report=report, keeper=keeper, spread=spread)
     if fit.status == "failed" or not np.isfinite(fit.bound):
         raise ChoiceGPError(f"the fit failed: {fit.message}. Try standardize=True or another kernel")
-    if checkpoint is not None:
-        checkpoint.remove()
-    note = f"sparse inference with {fit.state.points.shape[1]} inducing points for each utility; start: {fit.start}"
+    if keeper is not None:
+        keeper.remove()
+    posterior = posterior_of(fit.state, fit.solved)
+    notes = _notes(fit, posterior, data, objects)
     return LargeFit(
-        posterior_of(fit.state, fit.solved), fit.bound, fit.status, fit.message, fit.n_iter, fit.trace, note,
-        min(N_ANNEALING, fit.n_iter),
-    )  # fmt: skip
+        posterior, fit.bound, fit.status, fit.message, fit.n_iter, fit.trace, notes, min(N_ANNEALING, fit.n_iter)
+    )
+
+
+def _check_options(options: Any, checkpoint: Any) -> None:
+    if options.object_effects:
+        raise ChoiceGPError(
+            "object_effects work with dense inference only: leave them out, or fit fewer objects with inference='dense'"
+        )
+    if jax.process_count() > 1 and (checkpoint is not None or options.max_seconds is not None):
+        raise ChoiceGPError(
+            "several machines would stop or go on at different steps: leave out max_seconds and checkpoint"
+        )
+
+
+def _notes(
+    fit: SparseFit, posterior: Posterior, data: ChoiceData | ChoiceFolder, objects: np.ndarray
+) -> tuple[str, ...]:
+    n_points = fit.state.points.shape[1]
+    notes = [f"sparse inference with {n_points} inducing points for each utility; start: {fit.start}"]
+    if isinstance(data, ChoiceFolder):
+        notes.append(f"{len(data)} sets in {len(data.files)} files; data_ is a sample of {len(data.sample)} of them")
+    constant = np.ptp(objects, axis=0) == 0
+    if constant.any():
+        names = ", ".join(np.asarray(data.encoding.feature_names)[constant])
+        notes.append(f"these features are the same for all shown objects and say nothing: {names}")
+    some = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))  # type: ignore[arg-type]
+    return (*notes, *alike_notes(np.asarray(_mean_at(posterior, some))))
+
+
+_mean_at = program(Posterior.mean_at)

@@ -60,7 +60,7 @@ def computing(device: str = "auto") -> Iterator[None]:
         stack.enter_context(jax.transfer_guard("allow"))
         if device != "auto":
             try:
-                chosen = jax.devices(device)[0]
+                chosen = jax.local_devices(backend=device)[0]
             except RuntimeError:
                 raise ChoiceGPError(f"no {device} device was found: use device='auto' or device='cpu'") from None
             stack.enter_context(jax.default_device(chosen))
@@ -104,3 +104,24 @@ def progress_report(progress: bool | str, max_iter: int) -> Iterator[Report | No
             bar.update(task, description=phase, completed=step, bound=f"{bound:.1f}" if math.isfinite(bound) else "...")
 
         yield report
+
+
+@contextlib.contextmanager
+def count_report(progress: bool | str, total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that is told how many more are done, and shows how many are and how long the rest will take.
+
+    ``progress`` is True, False, or "auto": on a terminal only.
+    """
+    if not is_watched(progress):
+        yield lambda n: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(), TextColumn("{task.completed} of {task.total} {task.description}"), TimeElapsedColumn(),
+        TextColumn("left:"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=on_terminal()) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda n: bar.advance(task, n)

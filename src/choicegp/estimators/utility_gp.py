@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from xarray import DataTree
 
+    from choicegp.data.folder import ChoiceFolder
     from choicegp.selection.loo import LooResult
 
 
@@ -38,6 +39,9 @@ class Predictor(Protocol):
     def probabilities(self) -> list[np.ndarray]:
         """Return P(object is chosen), one array per set."""
 
+    def of_shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return P(object is chosen) and whether it is predicted to be, for all shown objects, set after set."""
+
     def log_probabilities(self, *, normalized: bool) -> np.ndarray:
         """Return the log probability of each set's choice."""
 
@@ -48,6 +52,7 @@ class UtilityGP(Estimator):
     _format: ClassVar[str]  # of model files
     device: str
     n_jobs: int | None
+    progress: bool | str
 
     @abstractmethod
     def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> Predictor:
@@ -77,22 +82,36 @@ class UtilityGP(Estimator):
 
     def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
         """Return predictions as a long table with the columns set, object, probability and chosen."""
-        import pandas as pd
+        from choicegp.estimators.prediction_files import prediction_table
 
-        probability = np.concatenate(self.predict_proba(data))
-        predicted = self.predict(data)
-        set_number = np.repeat(np.arange(len(data)), np.diff(data.offsets))
-        picked = np.repeat(np.arange(len(data)), [len(rows) for rows in predicted])
-        n = len(data.X)
-        chosen = np.isin(set_number * n + data.flat_shown, picked * n + np.concatenate(predicted))
-        return pd.DataFrame(
-            {
-                "set": np.asarray(data.set_ids)[set_number],
-                "object": np.asarray(data.object_ids)[data.flat_shown],
-                "probability": probability,
-                "chosen": chosen.astype(int),
-            }
-        )
+        with computing(self.device):
+            return prediction_table(data, self._predictor(data))
+
+    def predict_file(self, source: "ChoiceData | ChoiceFolder", path: "str | os.PathLike[str]") -> None:
+        """Write the table of `predict_frame` to a Parquet file, whole or not at all, a few sets at a time.
+
+        Parameters
+        ----------
+        source : ChoiceData or ChoiceFolder
+            It needs no choices, and of a folder there may be any number of sets.
+        path : str or path
+            Ends in ``.parquet``. An existing file is replaced, in one step and only when the new one is complete.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> from choicegp import ChoiceData, ChoiceGP
+        >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+        >>> path = f"{tempfile.mkdtemp()}/predictions.parquet"
+        >>> ChoiceGP(n_utilities=1, max_iter=60).fit(data).predict_file(data, path)
+        >>> pd.read_parquet(path)["chosen"].tolist()
+        [1, 0, 1, 0, 1, 0]
+        """
+        from choicegp.estimators.prediction_files import write_predictions
+
+        self._check_fitted()
+        write_predictions(self, source, path)
 
     def score(self, data: ChoiceData, y: None = None) -> float:
         """Return the fraction of sets that are predicted exactly."""

@@ -17,6 +17,7 @@ class Spread:
 
     def __init__(self, devices: list[Any]) -> None:
         self._mesh = Mesh(np.array(devices), ("sets",))
+        self._everywhere = jax.jit(lambda arrays: arrays, out_shardings=NamedSharding(self._mesh, PartitionSpec()))
 
     def __len__(self) -> int:
         """Return the number of devices."""
@@ -29,4 +30,4 @@ class Spread:
 
     def whole(self, tree: Any) -> Any:
         """Bring arrays that programs have left somewhere to all devices."""
-        return jax.jit(lambda arrays: arrays, out_shardings=NamedSharding(self._mesh, PartitionSpec()))(tree)
+        return self._everywhere(tree)

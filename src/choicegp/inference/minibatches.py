@@ -6,13 +6,19 @@ that was interrupted goes on exactly as it would have.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
 from choicegp.inference.problem import set_shapes
+
+_WINDOW = 4  # files whose sets are mixed
+_KEPT = 6  # files in memory: a window, and what another reader or the next window begins with
 
 
 class Sets(NamedTuple):
@@ -38,8 +44,11 @@ class Source(Protocol):
 
     sizes: np.ndarray
     """Number of objects of every set."""
-    mean_weight: float
-    """Mean weight of a set."""
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the data."""
+        ...
 
     def order(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return the sets in a random order in which they can be read fast."""
@@ -56,7 +65,6 @@ class InMemory:
     def __init__(self, data: ChoiceData, centre: np.ndarray, scale: np.ndarray) -> None:
         self.data, self.centre, self.scale = data, centre, scale
         self.sizes = np.diff(data.offsets)
-        self.mean_weight = 1.0 if data.weights is None else float(np.mean(data.weights))
 
     @property
     def digest(self) -> str:
@@ -65,7 +73,7 @@ class InMemory:
         parts = (data.X, data.flat_shown, data.offsets, data.flat_chosen, data.weights)
         text = hashlib.sha256()
         for part in parts:
-            text.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+            text.update(b"" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
         return text.hexdigest()
 
     def order(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -88,6 +96,58 @@ class InMemory:
         return Sets(X, present, chosen, weight)
 
 
+class InFolder:
+    """The sets of a `ChoiceFolder` as a `Source` that holds a few files at a time; threads may share it."""
+
+    def __init__(self, folder: ChoiceFolder, centre: np.ndarray, scale: np.ndarray) -> None:
+        self.folder, self.centre, self.scale = folder, centre, scale
+        self.sizes = folder.sizes
+        self._file_of_set = np.repeat(np.arange(len(folder.files), dtype=np.int32), np.diff(folder.starts))
+        self._open: OrderedDict[int, InMemory] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the data: names, sizes and times of the files."""
+        about = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.files]
+        return hashlib.sha256(repr((about, self.folder.encoding.to_json())).encode()).hexdigest()
+
+    def order(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the sets in a random order: files at random, a few at a time, and their sets mixed.
+
+        The files come first from ``rng``: with an equal one, other sets are taken from the files in the same order.
+        """
+        n_files = len(self.folder.files)
+        place = np.empty(n_files, dtype=np.min_scalar_type(n_files))
+        place[rng.permutation(n_files)] = np.arange(n_files) // _WINDOW
+        mixed = rng.permutation(sets)
+        return mixed[np.argsort(place[self._file_of_set[mixed]], kind="stable")]
+
+    def read(self, sets: np.ndarray, size: int) -> Sets:
+        """Return the sets of these numbers, padded to ``size`` objects, with their own weights."""
+        shape = size, len(sets)
+        read = Sets(
+            np.empty((*shape, len(self.centre))), np.empty(shape, bool), np.empty(shape, bool), np.empty(len(sets))
+        )
+        files = self._file_of_set[sets]
+        for file in np.unique(files):
+            places = np.flatnonzero(files == file)
+            part = self._file(int(file)).read(sets[places] - self.folder.starts[file], size)
+            read.X[:, places], read.present[:, places], read.chosen[:, places] = part.X, part.present, part.chosen
+            read.weight[places] = part.weight
+        return read
+
+    def _file(self, number: int) -> InMemory:
+        # The lock is held while a file is read: two threads that want the same one read it once.
+        with self._lock:
+            if number not in self._open:
+                while len(self._open) >= _KEPT:
+                    self._open.popitem(last=False)
+                self._open[number] = InMemory(self.folder.read(number), self.centre, self.scale)
+            self._open.move_to_end(number)
+            return self._open[number]
+
+
 class Share(NamedTuple):
     """What a step takes of the sets of one shape."""
 
@@ -96,61 +156,83 @@ class Share(NamedTuple):
     n_taken: int
 
 
-def shares(sizes: np.ndarray, sets: np.ndarray, batch_size: int, multiple: int = 1) -> tuple[Share, ...]:
-    """Divide a step's sets among the shapes, in proportion to how many sets each has, at least a few of each.
+def shares(
+    sizes: np.ndarray, sets: np.ndarray, batch_size: int, multiple: int = 1, most: Callable[[int], int] | None = None
+) -> tuple[Share, ...]:
+    """Divide a step's sets among the shapes, in proportion to how many sets each has, at least one of each.
 
-    ``multiple`` is the number of devices among which the sets of a shape are divided.
+    ``multiple`` is the number of devices among which the sets of a shape are divided; ``most(size)`` tells how many
+    sets of a shape fit into a step, where sets are large.
     """
     shapes = set_shapes(sizes[sets])
     parts = []
     for size in np.unique(shapes):
         own = sets[shapes == size]
         wanted = min(len(own), round(batch_size * len(own) / len(sets)))
+        if most is not None:
+            wanted = min(wanted, most(int(size)))
         parts.append(Share(int(size), own, -(-max(1, wanted) // multiple) * multiple))
     return tuple(parts)
 
 
-def steps_of(source: Source, parts: Sequence[Share], steps: range, seed: int, dtype: type) -> tuple[Sets, ...]:
-    """Read the sets of some steps, one `Sets` for each shape, with a leading axis of steps.
+class Feed:
+    """The sets of every step.
 
     A shape's sets come in an order drawn anew for every pass over them; the weights make a step's sets stand for all.
     """
-    return tuple(_of_shape(source, part, number, steps, seed, dtype) for number, part in enumerate(parts))
+
+    def __init__(self, source: Source, parts: Sequence[Share], seed: int, dtype: type) -> None:
+        self.source, self.parts, self.seed, self.dtype = source, tuple(parts), seed, dtype
+        self._orders: dict[tuple[int, int], np.ndarray] = {}  # of the passes under way
+
+    def steps(self, steps: range) -> tuple[Sets, ...]:
+        """Read the sets of some steps, one `Sets` for each shape, with a leading axis of steps."""
+        return tuple(self._of_shape(number, part, steps) for number, part in enumerate(self.parts))
+
+    def _order(self, number: int, sets: np.ndarray, of_pass: int) -> np.ndarray:
+        key = number, of_pass
+        if key not in self._orders:
+            for old in [other for other in self._orders if other[0] == number and other[1] != of_pass - 1]:
+                del self._orders[old]
+            # All shapes with the same random numbers: where sets are in files, one file then serves them all.
+            self._orders[key] = self.source.order(sets, np.random.default_rng([self.seed, 0, of_pass]))
+        return self._orders[key]
+
+    def _of_shape(self, number: int, part: Share, steps: range) -> Sets:
+        first, last = steps.start * part.n_taken, steps.stop * part.n_taken
+        n = len(part.sets)
+        scale: np.ndarray | float = n / part.n_taken
+        if n <= part.n_taken:
+            # Always in the same places; what fills up the devices has no weight.
+            taken = np.tile(np.resize(part.sets, part.n_taken), len(steps))
+            scale = np.tile(1.0 * (np.arange(part.n_taken) < n), len(steps))
+        else:
+            passes = range(first // n, -(-last // n))
+            bounds = ((max(first - p * n, 0), min(last - p * n, n)) for p in passes)
+            taken = np.concatenate(
+                [self._order(number, part.sets, p)[low:high] for p, (low, high) in zip(passes, bounds, strict=True)]
+            )
+        flat = self.source.read(taken, part.size)
+
+        def split(array: np.ndarray, axis: int) -> np.ndarray:
+            shape = (*array.shape[:axis], len(steps), part.n_taken, *array.shape[axis + 1 :])
+            return np.ascontiguousarray(np.moveaxis(array.reshape(shape), axis, 0))
+
+        return Sets(
+            split(flat.X.astype(self.dtype), 1), split(flat.present, 1), split(flat.chosen, 1),
+            split((scale * flat.weight).astype(self.dtype), 0),
+        )  # fmt: skip
 
 
-def _of_shape(source: Source, part: Share, number: int, steps: range, seed: int, dtype: type) -> Sets:
-    first, last = steps.start * part.n_taken, steps.stop * part.n_taken
-    n = len(part.sets)
-    scale: np.ndarray | float = n / part.n_taken
-    if n <= part.n_taken:
-        # Always in the same places; what fills up the devices has no weight.
-        taken = np.tile(np.resize(part.sets, part.n_taken), len(steps))
-        scale = np.tile(1.0 * (np.arange(part.n_taken) < n), len(steps))
-    else:
-        passes = range(first // n, -(-last // n))
-        order = np.concatenate([source.order(part.sets, np.random.default_rng([seed, number, p])) for p in passes])
-        taken = order[first - passes.start * n : last - passes.start * n]
-    flat = source.read(taken, part.size)
-
-    def split(array: np.ndarray, axis: int) -> np.ndarray:
-        shape = (*array.shape[:axis], len(steps), part.n_taken, *array.shape[axis + 1 :])
-        return np.ascontiguousarray(np.moveaxis(array.reshape(shape), axis, 0))
-
-    return Sets(
-        split(flat.X.astype(dtype), 1), split(flat.present, 1), split(flat.chosen, 1),
-        split((scale * flat.weight).astype(dtype), 0),
-    )  # fmt: skip
-
-
-def all_of(source: Source, sets: np.ndarray, chunk: int, dtype: type) -> Iterator[Sets]:
-    """Yield the sets in chunks of at most ``chunk``, each of one shape.
+def all_of(source: Source, sets: np.ndarray, most: Callable[[int], int], dtype: type) -> Iterator[Sets]:
+    """Yield the sets in chunks of at most ``most(size)``, each of one shape.
 
     Chunks of a shape have one length: the last is filled up with copies of weight 0.
     """
     shapes = set_shapes(source.sizes[sets])
     for size in np.unique(shapes):
         own = sets[shapes == size]
-        length = min(chunk, len(own))
+        length = min(most(int(size)), len(own))
         for start in range(0, len(own), length):
             part = own[start : start + length]
             filled = np.concatenate([part, np.repeat(part[:1], length - len(part))])

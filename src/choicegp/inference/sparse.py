@@ -38,6 +38,7 @@ from choicegp.model.prior import Objects, UtilityPrior
 
 _LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
 _FIRST_SIZE = 3.0  # of the utilities at the start
+_LEAST_VARIANCE = 1e-12  # a covariance of zeros too has a factor: a linear kernel where no feature varies
 _ADAM = optax.scale_by_adam(b1=0.9, b2=0.98, eps=1e-3)
 
 
@@ -101,8 +102,9 @@ def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.
     """Start from random utilities: a symmetric start would leave all utilities alike."""
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
     d, n, _ = points.shape
-    variance = np.asarray(prior.variance(Objects(points[0, :1], np.zeros(1, int))))  # type: ignore[arg-type]
-    linear = rng.normal(size=(d, n)) * _FIRST_SIZE / np.sqrt(variance)
+    variance = np.asarray(prior.variance(Objects(points[0], np.zeros(n, int))))  # type: ignore[arg-type]
+    typical = np.maximum(np.mean(variance, axis=1, keepdims=True), _LEAST_VARIANCE)
+    linear = rng.normal(size=(d, n)) * _FIRST_SIZE / np.sqrt(typical)
     points = np.asarray(points, float)
     rate: Any = None if lapse is None else np.asarray(lapse, float)
     adam = jax.tree.map(np.asarray, _ADAM.init((prior, points)))
@@ -124,12 +126,18 @@ def posterior_of_points(precision: Array, linear: Array) -> Whitened:
     return jax.lax.map(one, (precision, linear))
 
 
+def _ridged(precision: Array, ridge: Array) -> Array:
+    """Add ``ridge`` times the largest entry to the diagonal of R."""
+    largest = jnp.max(jnp.abs(precision), axis=(1, 2))[:, None, None]
+    return precision + ridge * largest * jnp.eye(precision.shape[-1])
+
+
 def inverse_roots(prior: UtilityPrior, points: Array, jitter: float) -> Array:
     """Return L^-1 (d, M, M) of the prior covariance at the inducing points."""
     codes = jnp.zeros(points.shape[1], int)
     covariance = prior.covariance(Objects(points, codes), Objects(points, codes))
     n = points.shape[1]
-    ridge = jitter * jnp.trace(covariance, axis1=1, axis2=2) / n
+    ridge = jitter * jnp.maximum(jnp.trace(covariance, axis1=1, axis2=2) / n, _LEAST_VARIANCE)
     return _inverse_root(covariance + ridge[:, None, None] * jnp.eye(n))
 
 
@@ -193,9 +201,7 @@ def _step(
     state: State, batch: tuple[tuple[Sets, ...], Pace], normals: tuple, settings: Settings
 ) -> tuple[State, Array]:
     groups, pace = batch
-    largest = jnp.max(jnp.abs(state.precision), axis=(1, 2))[:, None, None]
-    ridged = state.precision + pace.ridge * largest * jnp.eye(state.linear.shape[1])
-    whitened = posterior_of_points(ridged, state.linear)
+    whitened = posterior_of_points(_ridged(state.precision, pace.ridge), state.linear)
 
     def forward(prior: UtilityPrior, points: Array) -> tuple[Any, Any]:
         inverse_root = inverse_roots(prior, points, settings.jitter)
@@ -204,11 +210,11 @@ def _step(
 
     moments, pull_back, weights = jax.vjp(forward, state.prior, state.points, has_aux=True)
     value, lapsed, n_sets = jnp.zeros(()), jnp.zeros(()), jnp.zeros(())
-    lapse = None if state.lapse is None else state.lapse.astype(groups[0].X.dtype)
     slopes = []
     precision, linear = jnp.zeros_like(state.precision), jnp.zeros_like(state.linear)
     for sets, draws, (mean, covariance), a in zip(groups, normals, moments, weights, strict=True):
         marginal = of_differences(mean, covariance)
+        lapse = None if state.lapse is None else state.lapse.astype(mean.dtype)
         expected = expected_derivatives(samples(marginal, draws), sets.present, sets.chosen, lapse=lapse)
         weight = pace.weight.astype(mean.dtype) * sets.weight
         site = weight * psd_part(expected.curvature)
@@ -236,7 +242,7 @@ def _step(
         learned = (lapsed + a - 1.0) / (n_sets + a + b - 2.0)
         old = jnp.asarray(state.lapse)
         after = after._replace(lapse=jnp.where(pace.rate > 0.0, towards(old, learned), old))
-    if settings.learn_prior:
+    if settings.learn_prior or settings.learn_points:
         gradient = pull_back(slopes)
         after = jax.lax.cond(pace.rate > 0.0, lambda: _climb(after, gradient, pace.rate, settings), lambda: after)
     return after, bound
@@ -251,17 +257,24 @@ def _climb(state: State, gradient: tuple[UtilityPrior, Array], rate: Array, sett
     if not settings.learn_points:
         of_points = jnp.zeros_like(of_points)
     (move, shift), adam = _ADAM.update((of_prior, of_points), state.adam)
-    prior = jax.tree.map(lambda x, dx: jnp.clip(x + rate * dx, _LOWEST, _HIGHEST), state.prior, move)
+    prior = state.prior
+    if settings.learn_prior:
+        prior = jax.tree.map(lambda x, dx: jnp.clip(x + rate * dx, _LOWEST, _HIGHEST), prior, move)
     return state._replace(prior=prior, points=state.points + rate * shift, adam=adam)
 
 
 @partial(program, static="settings")
 def run_steps(
     state: State, groups: tuple[Sets, ...], pace: Pace, normals: tuple, settings: Settings
-) -> tuple[State, Array]:
-    """Make as many steps as the leading axes have; return the bounds, estimated from each step's sets."""
+) -> tuple[State, Array, Array]:
+    """Make as many steps as the leading axes have.
+
+    Returns the state, the bounds, estimated from each step's sets, and whether all numbers are finite.
+    """
     with jax.default_matmul_precision("highest"):
-        return jax.lax.scan(lambda now, batch: _step(now, batch, normals, settings), state, (groups, pace))
+        state, bounds = jax.lax.scan(lambda now, batch: _step(now, batch, normals, settings), state, (groups, pace))
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in (bounds, *jax.tree.leaves(state))]
+    return state, bounds, jnp.all(jnp.stack(finite))
 
 
 class Score(NamedTuple):
@@ -279,9 +292,9 @@ class Solved(NamedTuple):
 
 
 @partial(program, static="jitter")
-def solve(state: State, jitter: float) -> Solved:
+def solve(state: State, ridge: Array, jitter: float) -> Solved:
     """Factorise once what all later scores need."""
-    whitened = posterior_of_points(state.precision, state.linear)
+    whitened = posterior_of_points(_ridged(state.precision, ridge), state.linear)
     return Solved(whitened, inverse_roots(state.prior, state.points, jitter))
 
 

@@ -41,6 +41,8 @@ class Course(NamedTuple):
         See `Pace`.
     bounds : ndarray
         Of the steps of the start that went on.
+    broken : bool
+        Whether the last block found no finite step; ``state`` is then the last good one.
     """
 
     trial: int
@@ -54,6 +56,7 @@ class Course(NamedTuple):
     cooling: tuple[int, int]
     ridge: float
     bounds: np.ndarray
+    broken: bool = False
 
 
 class SparseFit(NamedTuple):
@@ -111,10 +114,11 @@ class Plan(NamedTuple):
     seed: int
 
 
-def held_out_and_training(source: Source, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the sets of at least two objects; few sets are all for training."""
+def held_out_and_training(source: Source, batch_size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Divide the sets of at least two objects; few sets, or sets that are all in each step, are all for training."""
     sets = np.flatnonzero(source.sizes > 1)
-    n = min(_MOST_HELD_OUT, len(sets) // 20) if len(sets) >= _LEAST_HELD_OUT else 0
+    many = len(sets) >= _LEAST_HELD_OUT and len(sets) > batch_size
+    n = min(_MOST_HELD_OUT, len(sets) // 20) if many else 0
     mixed = np.random.default_rng([seed, 1]).permutation(len(sets))
     return np.sort(sets[mixed[:n]]), np.sort(sets[mixed[n:]])
 

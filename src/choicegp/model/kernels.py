@@ -255,8 +255,9 @@ class Additive(Kernel):
 
         # A loop, not unrolled, that keeps nothing for its derivative, which needs less memory and runs faster so
         # (with six features, 2560 x 256 objects: 150 against 250 ms).
+        X1, X2 = X1 * scale, X2 * scale
+        features = X1.T, X2.T, jnp.asarray(each.log_variance, X1.dtype)
         start = jnp.zeros((X1.shape[0], X2.shape[0]), X1.dtype)
-        features = (X1 * scale).T, (X2 * scale).T, jnp.asarray(each.log_variance, X1.dtype)
         return jax.lax.scan(add, start, features)[0]
 
     def diagonal(self, X: Array) -> Array:

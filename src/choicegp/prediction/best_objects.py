@@ -99,6 +99,12 @@ class BestObjectPredictor(NamedTuple):
         shown, probabilities = self.data.shown, self.probabilities()
         return [rows[[np.argmax(p)]] for rows, p in zip(shown, probabilities, strict=True)]
 
+    def of_shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """P(object is the best) and whether it is the most probable one, aligned with ``data.flat_shown``."""
+        probabilities = self.probabilities()
+        best = [np.arange(len(p)) == np.argmax(p) for p in probabilities]
+        return np.concatenate(probabilities), np.concatenate(best)
+
     def log_probabilities(self, *, normalized: bool) -> np.ndarray:
         """Log P(o is the best of A | training data) of the data's own best objects (m,)."""
         if self.data.flat_chosen is None:

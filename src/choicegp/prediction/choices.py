@@ -7,6 +7,7 @@ Larger sets use the Pareto sets of posterior samples.  Sample points are fixed, 
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
 from choicegp.inference.posterior import Posterior
-from choicegp.inference.programs import program
+from choicegp.inference.programs import present_device, program
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, pair_logs, subset_probabilities
 from choicegp.model.prior import Objects
@@ -30,6 +31,7 @@ _CANDIDATES = 16
 _SCORED_SIZE = 200  # sets larger than this are predicted object by object
 _TIE = 1e-6  # utilities closer than this part of the error scale are equal, as those of equal objects are
 _CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
+_IN_CACHE = 32_768  # numbers in a table of subsets on a CPU, where twice as fast as tables that leave its cache
 _BLOCK = 500_000  # the same where a chunk is worked through in blocks of points
 
 
@@ -122,15 +124,37 @@ def subset_table(posterior: Posterior, objects: Objects, normals: Array) -> Arra
     if a == 1:
         return jnp.tile(jnp.array([[0.0], [1.0]]), (1, m))
     utilities = set_utilities(posterior, objects, normals.shape[-1])
-    if a == 2 and utilities.moves is None:
-        table = _pair_table(utilities.marginal)
-    else:
-        subsets = subset_probabilities(utilities.sampled(normals))
-        table = jnp.mean(subsets / jnp.sum(subsets, axis=0), axis=-1)
+    exact = a == 2 and utilities.moves is None
+    table = _pair_table(utilities.marginal) if exact else _mean_table(utilities, normals)
     if posterior.lapse is None:
         return table
     uniform = jnp.where(jnp.arange(2**a) > 0, 1.0 / (2**a - 1), 0.0)[:, None]
     return (1.0 - posterior.lapse) * table + posterior.lapse * uniform
+
+
+def _mean_table(utilities: SetUtilities, normals: Array) -> Array:
+    """Average the tables of the samples, a few samples at a time: (2^a, m)."""
+    _, a, m = utilities.marginal.mean.shape
+    a += 1  # the marginal is that of differences to the first object
+    n_points = normals.shape[-1]
+    most = _IN_CACHE if present_device().platform == "cpu" else _CELLS
+
+    def add(total: Array, block: tuple[Array, Array | None]) -> tuple[Array, None]:
+        subsets = subset_probabilities(utilities._replace(moves=block[1]).sampled(block[0]))
+        return total + jnp.sum(subsets / jnp.sum(subsets, axis=0), axis=-1), None
+
+    blocks = _in_blocks(normals, utilities.moves, most // (2**a * m))
+    total, _ = jax.lax.scan(add, jnp.zeros((2**a, m), jnp.result_type(utilities.marginal.mean, normals)), blocks)
+    return total / n_points
+
+
+def _in_blocks(normals: Array, moves: Array | None, most: int) -> tuple[Array, Array | None]:
+    """Lay the points along a first axis of blocks, of at most so many; numbers of points are powers of two."""
+    n_points = normals.shape[-1]
+    size = min(n_points, 1 << max(0, most.bit_length() - 1))
+    return jax.tree.map(
+        lambda part: jnp.moveaxis(part.reshape(*part.shape[:3], n_points // size, size), 3, 0), (normals, moves)
+    )
 
 
 def _pair_table(marginal: Marginals) -> Array:
@@ -171,12 +195,7 @@ def log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, norma
         u = utilities._replace(moves=block[1]).sampled(block[0])
         return errors.log_likelihood(u, present[..., None], chosen[..., None], posterior.lapse)
 
-    # Both are powers of two, so that blocks of points come out even.
-    size = min(n_points, 1 << max(0, (_BLOCK // (d * a * a * m * errors.n_nodes)).bit_length() - 1))
-    blocks = jax.tree.map(
-        lambda part: jnp.moveaxis(part.reshape(*part.shape[:3], n_points // size, size), 3, 0),
-        (normals, utilities.moves),
-    )
+    blocks = _in_blocks(normals, utilities.moves, _BLOCK // (d * a * a * m * errors.n_nodes))
     return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
 
 
@@ -210,17 +229,42 @@ class ChoicePredictor(NamedTuple):
 
     def probabilities(self) -> list[np.ndarray]:
         """P(object is chosen), one array per set aligned with ``data.shown``."""
-        result: list[np.ndarray] = [np.empty(0)] * len(self.data)
+        (probability,) = self._of_shown(self._chances)
+        return [probability[start:stop] for start, stop in pairwise(self.data.offsets)]
+
+    def choices(self) -> list[np.ndarray]:
+        """Most probable choice from each set, as row numbers of ``data.X``."""
+        (chosen,) = self._of_shown(self._best)
+        return [self.data.flat_shown[start:stop][chosen[start:stop] > 0] for start, stop in pairwise(self.data.offsets)]
+
+    def of_shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """P(object is chosen) and whether the most probable choice has it, aligned with ``data.flat_shown``."""
+        probability, chosen = self._of_shown(self._chances, self._best)
+        return probability, chosen > 0
+
+    def _of_shown(self, *parts: Callable[[Objects, np.ndarray], np.ndarray]) -> list[np.ndarray]:
+        """Score the sets once, and lay end to end what each part makes of the scores: an array (a, m)."""
+        results = [np.empty(len(self.data.flat_shown)) for _ in parts]
         for group, objects in self._chunks():
-            a = group.rows.shape[0]
-            if a <= MAX_ENUMERATED:
-                member = (np.arange(2**a)[:, None] >> np.arange(a)) & 1
-                chosen = member.T @ self._table(objects)
-            else:
-                chosen = self._shares(self._sampled(objects))
-            for column, k in enumerate(group.sets):
-                result[k] = np.clip(chosen[:, column], 0.0, 1.0)
-        return result
+            a = len(group.rows)
+            scores = self._table(objects) if a <= MAX_ENUMERATED else self._sampled(objects)
+            places = self.data.offsets[group.sets] + np.arange(a)[:, None]
+            for result, part in zip(results, parts, strict=True):
+                result[places] = part(objects, scores)[:, : len(group.sets)]
+        return results
+
+    def _chances(self, objects: Objects, scores: np.ndarray) -> np.ndarray:
+        a = len(objects.codes)
+        if a > MAX_ENUMERATED:
+            return np.clip(self._shares(scores), 0.0, 1.0)
+        member = (np.arange(2**a)[:, None] >> np.arange(a)) & 1
+        return np.clip(member.T @ scores, 0.0, 1.0)
+
+    def _best(self, objects: Objects, scores: np.ndarray) -> np.ndarray:
+        a = len(objects.codes)
+        if a > MAX_ENUMERATED:
+            return self._best_proposed(objects, scores)
+        return (np.argmax(scores, axis=0)[None, :] >> np.arange(a)[:, None]) & 1 == 1
 
     def _table(self, objects: Objects) -> np.ndarray:
         points = self._normals(objects.codes.shape[0], N_SAMPLES)
@@ -236,24 +280,9 @@ class ChoicePredictor(NamedTuple):
         # A random non-empty subset holds an object with probability 1/2, but for the empty one.
         return shares if lapse is None else (1.0 - float(lapse)) * shares + float(lapse) * 0.5
 
-    def choices(self) -> list[np.ndarray]:
-        """Most probable choice from each set, as row numbers of ``data.X``."""
-        result: list[np.ndarray] = [np.empty(0, int)] * len(self.data)
-        for group, objects in self._chunks():
-            a = group.rows.shape[0]
-            if a <= MAX_ENUMERATED:
-                best = np.argmax(self._table(objects), axis=0)
-                mask = (best[None, :] >> np.arange(a)[:, None]) & 1 == 1
-            else:
-                mask = self._best_proposed(objects)
-            for column, k in enumerate(group.sets):
-                result[k] = group.rows[mask[:, column], column]
-        return result
-
-    def _best_proposed(self, objects: Objects) -> np.ndarray:
+    def _best_proposed(self, objects: Objects, proposed: np.ndarray) -> np.ndarray:
         """Most likely of the subsets that samples propose, (a, m); object by object for very large sets."""
         a, m = objects.codes.shape
-        proposed = self._sampled(objects)
         shares = proposed.mean(axis=-1)
         best = np.maximum(shares > 0.5, shares >= shares.max(axis=0))
         if a > _SCORED_SIZE:

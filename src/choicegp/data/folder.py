@@ -1,0 +1,354 @@
+"""Choices in a folder of Parquet files, which need not fit into memory together."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from choicegp.data.choices import ChoiceData
+from choicegp.data.columns import FeatureColumn, kind_of, listed, plain
+from choicegp.data.encoding import FeatureEncoding
+from choicegp.data.flat import parts_of
+from choicegp.data.layouts import Roles, long_columns
+from choicegp.data.moments import Moments
+from choicegp.data.rows import LongColumns, read_long
+from choicegp.data.validation import settle
+from choicegp.errors import ChoiceDataError, ChoiceGPError
+
+N_SAMPLED = 2000
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class ChoiceFolder:
+    """A folder of Parquet files, each a long table of choices, read one file at a time; immutable.
+
+    All files are read once when it is made: what is wrong with them is known before anything is learned from them.
+    After that it holds a few numbers per set and a sample; a file's choices are read when they are needed. Memory is
+    taken for a few files at a time, however many there are: prefer many files of some megabytes to few large ones.
+
+    Parameters
+    ----------
+    path : str or path
+        All its ``.parquet`` files are read, in the order of their names. They have the same columns, and all rows of a
+        set are in one file.
+    set_id, object_id, chosen, features, respondent, weight, available, encoding
+        As in :meth:`ChoiceData.from_long`.
+
+    Attributes
+    ----------
+    files : tuple of Path
+    encoding : FeatureEncoding
+        Of the features in all files; unless it was given, it knows every category that occurs in any of them.
+    sizes : int array (m,)
+        Number of objects of each set.
+    starts : int array (files + 1,)
+        The sets of file ``i`` have the numbers ``starts[i]`` to ``starts[i + 1] - 1``.
+    moments : Moments
+        Mean and standard deviation of the features of the shown objects; an object counts once in every file.
+    sample : ChoiceData
+        At most 2000 sets, drawn at random.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0]], set_ids=["a"]).write(f"{folder}/monday.parquet")
+    >>> ChoiceData.from_pairs([[3.0], [5.0]], [[0, 1]], set_ids=["b"]).write(f"{folder}/tuesday.parquet")
+    >>> choices = ChoiceFolder(folder)
+    >>> choices
+    ChoiceFolder(2 sets in 2 files, 1 feature, choices)
+    >>> choices.read(1).X.ravel()
+    array([3., 5.])
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    encoding: FeatureEncoding
+    sizes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    moments: Moments
+    sample: ChoiceData
+    _roles: Roles
+    _features: tuple[str, ...]
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        set_id: str = "choice_id",
+        object_id: str | None = "alt_id",
+        chosen: str | None = "choice",
+        features: Sequence[str] | None = None,
+        respondent: str | None = None,
+        weight: str | None = None,
+        available: str | None = None,
+        encoding: FeatureEncoding | None = None,
+    ) -> None:
+        roles = Roles(set_id, object_id, chosen, available, respondent, weight)
+        files = _parquet_files(path)
+        _check_alike(files, roles)
+        scan = _Scan(files, roles, features, encoding)
+        for columns in scan.all_columns():
+            scan.add(columns)
+        parts = {
+            "path": Path(path), "files": files, "encoding": scan.encoding(),
+            "sizes": np.concatenate(scan.sizes), "starts": np.concatenate([[0], np.cumsum([*map(len, scan.sizes)])]),
+            "moments": scan.moments(), "_roles": roles,
+            "_features": tuple(scan.features or ()),
+        }  # fmt: skip
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
+        self.sizes.setflags(write=False)
+        self.starts.setflags(write=False)
+        self._check_distinct(np.concatenate(scan.hashes))
+        sample = ChoiceData.from_long(
+            scan.sampled.table, set_id=set_id, object_id=object_id, chosen=chosen, features=self._features,
+            respondent=respondent, weight=weight, available=available, encoding=self.encoding,
+        )  # fmt: skip
+        object.__setattr__(self, "sample", sample)
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether it is known what was chosen."""
+        return self._roles.chosen is not None
+
+    def read(self, file: int) -> ChoiceData:
+        """Return the choices of one file; their features are encoded as those of all files.
+
+        Parameters
+        ----------
+        file : int
+            Its place in ``files``.
+        """
+        data = _read(long_columns(self.files[file], self._roles, self._features), self.encoding)
+        if not np.array_equal(np.diff(data.offsets), self.sizes[self.starts[file] : self.starts[file + 1]]):
+            raise ChoiceGPError(f"{self.files[file]} has changed since the folder was opened: open it again")
+        return data
+
+    def _check_distinct(self, hashes: NDArray[np.uint64]) -> None:
+        """Refuse a set whose rows are in two files; equal hashes are looked at more closely."""
+        order = np.argsort(hashes, kind="stable")
+        again = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
+        pairs = np.searchsorted(self.starts, np.column_stack([order[again], order[again + 1]]), side="right") - 1
+        for one, other in np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0).tolist():
+            both = np.intersect1d(self.read(one).set_ids, self.read(other).set_ids)
+            if len(both):
+                raise ChoiceGPError(
+                    f"the set {plain(both[0])!r} is in two files, {self.files[one]} and {self.files[other]}: put all "
+                    "rows of a set into one file, or give different sets different ids"
+                )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __repr__(self) -> str:
+        counted = [
+            f"{n} {noun}{'' if n == 1 else 's'}"
+            for n, noun in (
+                (len(self), "set"),
+                (len(self.files), "file"),
+                (len(self.encoding.feature_names), "feature"),
+            )
+        ]
+        known = "choices" if self.has_choices else "no choices"
+        return f"ChoiceFolder({counted[0]} in {counted[1]}, {counted[2]}, {known})"
+
+
+def _parquet_files(path: Any) -> tuple[Path, ...]:
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in os.fspath(path):
+        raise ChoiceGPError(f"the name of a folder is wanted, not {kind_of(path) if path else repr(path)}")
+    folder = Path(path)
+    if folder.is_file():
+        raise ChoiceGPError(f"{folder} is a file, not a folder: ChoiceData.from_long reads it")
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except FileNotFoundError as error:
+        raise ChoiceGPError(f"there is no folder {folder}") from error
+    except OSError as error:
+        raise ChoiceGPError(f"cannot read the folder {folder}: {error.strerror or error}") from error
+    files = [folder / name for name in names if name.lower().endswith(".parquet") and not name.startswith(".")]
+    if not files:
+        others = f"it holds {listed(names, 3)}" if names else "it is empty"
+        raise ChoiceGPError(f"there is no .parquet file in the folder {folder}: {others}")
+    return tuple(files)
+
+
+def _check_alike(files: Sequence[Path], roles: Roles) -> None:
+    """Refuse files of different columns, or with ids of different kinds, before any of them is read."""
+    first = _kinds_of_columns(files[0])
+    for file in files[1:]:
+        kinds = _kinds_of_columns(file)
+        if kinds.keys() != first.keys():
+            parts = [
+                f"{where} has {listed(extra)}"
+                for where, extra in (
+                    (files[0], [name for name in first if name not in kinds]),
+                    (file, [name for name in kinds if name not in first]),
+                )
+                if extra
+            ]
+            raise ChoiceGPError(
+                f"the files differ in their columns: {', '.join(parts)}, which the other has not; "
+                "all files of a folder need the same columns"
+            )
+        for name in (roles.set_id, roles.object_id, roles.respondent):
+            if name in first and kinds[name] != first[name]:
+                raise ChoiceGPError(
+                    f"the ids in column {name!r} are {first[name]} in {files[0]} and {kinds[name]} in {file}: "
+                    "store them alike in all files"
+                )
+
+
+def _kinds_of_columns(file: Path) -> dict[Any, str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file) as opened:
+            schema = opened.schema_arrow
+    except FileNotFoundError as error:
+        raise ChoiceGPError(f"there is no file {file}") from error
+    except Exception as error:
+        # Damaged bytes make the readers fail in ways that no list of errors covers.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ChoiceGPError(f"{file} is not a readable Parquet file: {reason}") from error
+
+    def kind(column: Any) -> str:
+        if pa.types.is_dictionary(column):
+            column = column.value_type
+        if pa.types.is_integer(column):
+            return "whole numbers"
+        text = pa.types.is_string(column) or pa.types.is_large_string(column) or pa.types.is_string_view(column)
+        return "text" if text else str(column)
+
+    return {name: kind(column) for name, column in zip(schema.names, schema.types, strict=True)}
+
+
+def _read(columns: LongColumns, encoding: FeatureEncoding | None) -> ChoiceData:
+    draft, _ = settle(*read_long(columns, encoding), "raise")
+    return ChoiceData(**parts_of(draft))
+
+
+class _Scan:
+    """What is learned from the files, one after the other."""
+
+    def __init__(
+        self, files: Sequence[Path], roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None
+    ) -> None:
+        self.files, self.roles, self.features, self._given = files, roles, features, encoding
+        self.sizes: list[NDArray[np.int32]] = []
+        self.hashes: list[NDArray[np.uint64]] = []
+        self.sampled = _Sample(N_SAMPLED)
+        self._columns: dict[str, _Column] = {}
+
+    def all_columns(self) -> Iterator[LongColumns]:
+        """Read the files, and take the features of the first one from all."""
+        for file in self.files:
+            columns = long_columns(file, self.roles, self.features)
+            self.features = columns.features.columns.tolist()
+            yield columns
+
+    def add(self, columns: LongColumns) -> None:
+        """Look at one file."""
+        file = self.files[len(self.sizes)]
+        try:
+            data = _read(columns, self._given)
+        except ChoiceDataError:
+            raise
+        except ChoiceGPError as error:
+            # What is said of a column names no file by itself.
+            raise error if str(file) in str(error) else ChoiceGPError(f"{file}: {error}") from error
+        self.sizes.append(np.diff(data.offsets).astype(np.int32))
+        self.hashes.append(pd.util.hash_array(data.set_ids))
+        self.sampled.add(columns, self.roles, len(data))
+        start = 0
+        for column in data.encoding.columns:
+            part = data.X[:, start : start + len(column.feature_names)]
+            start += part.shape[1]
+            new = _Column.of(column, part, file)
+            known = self._columns.get(column.name)
+            self._columns[column.name] = new if known is None else known.joined(new)
+
+    def encoding(self) -> FeatureEncoding:
+        """Return the encoding that was given, or the one that knows the categories of all files."""
+        return FeatureEncoding(tuple(column.column for column in self._columns.values()))
+
+    def moments(self) -> Moments:
+        """Return the moments of the features as that encoding has them."""
+        parts = [column.encoded() for column in self._columns.values()]
+        mean, sd = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "sd"))
+        return Moments(parts[0].n, mean, sd)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column in all files so far: its moments when it is of numbers, how often each category occurs when of words."""
+
+    column: FeatureColumn
+    moments: Moments
+    counts: dict[Any, float]
+    file: Path
+
+    @classmethod
+    def of(cls, column: FeatureColumn, part: NDArray[np.float64], file: Path) -> "_Column":
+        counts = part.sum(axis=0)
+        if len(column.categories) == 2:
+            counts = np.array([len(part) - counts[0], counts[0]])
+        named = dict(zip(column.categories, counts.tolist(), strict=False))
+        return cls(column, Moments.of(part) if column.kind == "numeric" else Moments(len(part), *_NONE), named, file)
+
+    def joined(self, other: "_Column") -> "_Column":
+        one, two = self.column, other.column
+        if one.kind != two.kind:
+            kinds = {"numeric": "numbers", "categorical": "words"}
+            raise ChoiceGPError(
+                f"feature {one.name!r} holds {kinds[one.kind]} in {self.file} and {kinds[two.kind]} in {other.file}: "
+                "store it alike in all files"
+            )
+        categories = one.categories
+        if categories != two.categories:
+            # As of one table of all files: words in the order of the alphabet.
+            categories = tuple(
+                sorted({*categories, *two.categories}, key=lambda value: (isinstance(value, str), value))
+            )
+        counts = {value: self.counts.get(value, 0.0) + other.counts.get(value, 0.0) for value in categories}
+        return _Column(one._replace(categories=categories), self.moments.joined(other.moments), counts, self.file)
+
+    def encoded(self) -> Moments:
+        """Return the moments of the column's features."""
+        if self.column.kind == "numeric":
+            return self.moments
+        share = np.array(list(self.counts.values())) / self.moments.n
+        share = share[1:] if len(share) == 2 else share
+        return Moments(self.moments.n, share, np.sqrt(share * (1.0 - share)))
+
+
+_NONE = np.zeros(0), np.zeros(0)
+
+
+class _Sample:
+    """The rows of sets drawn at random from all seen so far: those with the ``n`` smallest of random keys."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.table = pd.DataFrame()
+        self._rng = np.random.default_rng(0)
+        self._keys = np.zeros(0)  # of the sets
+        self._row_keys = np.zeros(0)
+
+    def add(self, columns: LongColumns, roles: Roles, n_sets: int) -> None:
+        """Let the sets of a file take part."""
+        keys = self._rng.random(n_sets)
+        self._keys = np.sort(np.concatenate([self._keys, keys]))[: self.n]
+        row_keys = keys[pd.factorize(columns.set_id)[0]]
+        own, kept = row_keys <= self._keys[-1], self._row_keys <= self._keys[-1]
+        named = {name: getattr(columns, role)[own] for role, name in roles._asdict().items() if name is not None}
+        rows = pd.concat([pd.DataFrame(named), columns.features[own]], axis=1)
+        parts = [part for part in (self.table[kept], rows) if len(part)]
+        self.table = pd.concat(parts, ignore_index=True)
+        self._row_keys = np.concatenate([self._row_keys[kept], row_keys[own]])
