@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.fitting import whole_number
 from choicegp.estimators.runtime import computing, linear_algebra_for, n_threads
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.prior import Objects
