@@ -108,7 +108,7 @@ def select_n_utilities(
     Examples
     --------
     >>> from choicegp import datasets
-    >>> data = datasets.sincos(n_objects=30, n_sets=40).data
+    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
     >>> found = select_n_utilities(data, max_utilities=2, n_restarts=1, max_iter=60)
     >>> found.n_utilities
     2
