@@ -1,4 +1,4 @@
-"""What all tests share: JAX's settings, the data folder, and no silent skips where none may be."""
+"""What all tests share: JAX's settings, quick compilation, the data folder, and no silent skips where none may be."""
 
 import os
 from collections.abc import Generator
@@ -14,6 +14,25 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compiled programs are shared by all workers, and kept for the next run of the same code.
 os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "programs"))
+
+
+TESTS = Path(__file__).parent
+# Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
+QUICKLY_COMPILED = ("estimators/", "inference/", "selection/", "apps/test_selection_plot.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if not item.path.relative_to(TESTS).as_posix().startswith(QUICKLY_COMPILED):
+        return (yield)
+    import jax
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        return (yield)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="session")

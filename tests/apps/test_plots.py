@@ -2,10 +2,8 @@
 
 import subprocess
 import sys
-from functools import cached_property
 from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,78 +11,13 @@ from matplotlib.figure import Figure
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
 from choicegp.apps import plots
-from choicegp.data.pareto import undominated
-from choicegp.estimators.result import FitResult, Utilities
-from choicegp.inference.posterior import Posterior
-from choicegp.model.kernels import kernel_named
-from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.prediction.effects import model_effects
 
+from .conftest import Model, choices, laptop_table
+
+pytestmark = pytest.mark.usefixtures("no_pyplot_figures")
+
 Z95 = 1.959963984540054
-
-
-class Model:
-    """What the plots need of a fitted model, without a fit: a posterior of effects, and made-up utilities."""
-
-    def __init__(self, data, n_utilities=2):
-        self.data_, self.encoding_, self.n_utilities_ = data, data.encoding, n_utilities
-        self.centre_, scale = data.X.mean(axis=0), data.X.std(axis=0)
-        self.scale_ = np.where(scale > 0, scale, 1.0)
-        self.elbo_ = -12.5
-        trace = np.array([-9.0, -20.0, -14.0, -12.0])
-        self.fit_result_ = FitResult("converged", "a block gained 0.01 nats", 4, 1.0, trace)
-
-    def utilities(self, X):
-        X = X.with_encoding(self.encoding_).X if isinstance(X, ChoiceData) else self.encoding_.encode(X)
-        scaled = (X - self.centre_) / self.scale_
-        waves = np.random.default_rng(1).normal(size=(X.shape[1], self.n_utilities_))
-        return Utilities(3 * np.sin(scaled @ waves), 0.3 + 0.1 * np.cos(scaled @ waves))
-
-    @cached_property
-    def posterior_(self):
-        """A Gaussian posterior, of noisy values seen at the objects."""
-        n, d = len(self.data_.X), self.n_utilities_
-        prior = UtilityPrior.create(kernel_named("rbf"), self.data_.X.shape[1], d)
-        objects = Objects((self.data_.X - self.centre_) / self.scale_, np.arange(n))
-        with jax.enable_x64(True):
-            K = np.asarray(prior.covariance(objects, objects)) + 1e-8 * np.eye(n)
-        precision = np.array([4.0 * np.eye(n)] * d)
-        covariance = np.linalg.inv(np.linalg.inv(K) + precision)
-        seen = np.random.default_rng(2).normal(size=(d, n, 1))
-        mean = covariance @ precision @ seen
-        dual = np.linalg.solve(K, mean)[..., 0]
-        gain = precision - precision @ covariance @ precision
-        return Posterior(prior, objects, mean[..., 0], dual, gain)
-
-
-def table(n_numeric=1, categories=("de", "uk", "us"), n=24, seed=0):
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({f"size_{j}": rng.normal(size=n) for j in range(n_numeric)})
-    if categories:
-        frame["keyboard"] = rng.choice(categories, size=n)
-    return frame.set_axis([f"laptop {i}" for i in range(n)])
-
-
-def choices(frame):
-    # The last object is never shown.
-    return ChoiceData.from_sets(frame, [[i, i + 1] for i in range(len(frame) - 2)])
-
-
-@pytest.fixture(scope="module")
-def line_model():
-    return Model(choices(table(1, categories=())))
-
-
-@pytest.fixture(scope="module")
-def model():
-    return Model(choices(table(2)))
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_figures():
-    yield
-    if "matplotlib.pyplot" in sys.modules:
-        assert sys.modules["matplotlib.pyplot"].get_fignums() == []
 
 
 def line(ax, label):
@@ -193,7 +126,7 @@ class TestEffects:
         assert legend_texts(figure.legends[0]) == ["utility 1", "utility 2", "objects shown"]
 
     def test_of_many_features_the_most_relevant_are_drawn(self):
-        many = Model(choices(table(14, categories=())), n_utilities=1)
+        many = Model(choices(laptop_table(14, categories=())), n_utilities=1)
         effects = model_effects(many)
         axes = plots.plot_effects(many, effects=effects)
         best = np.argsort(-effects.relevance.mean[0])[:12]
@@ -215,107 +148,6 @@ class TestEffects:
     def test_refuses(self, model, options, message):
         with pytest.raises(ChoiceGPError, match=message):
             plots.plot_effects(model, **options)
-
-
-class TestObjects:
-    def test_points_are_posterior_means_and_the_front_is_marked(self, model):
-        ax = plots.plot_objects(model)
-        mean, sd = model.utilities(model.data_)
-        front = undominated(mean)
-        rest, marked = (
-            next(c for c in ax.collections if str(c.get_label()).startswith(name))
-            for name in ("dominated", "undominated")
-        )
-        assert np.asarray(rest.get_offsets()) == pytest.approx(mean[~front])
-        assert np.asarray(marked.get_offsets()) == pytest.approx(mean[front])
-        [across, up] = [c.get_segments() for c in ax.containers[0][2]]
-        assert np.array(across)[:, 1, 0] == pytest.approx(mean[:, 0] + sd[:, 0])
-        assert np.array(up)[:, 0, 1] == pytest.approx(mean[:, 1] - sd[:, 1])
-
-    def test_the_undominated_are_named_at_their_points(self, model):
-        ax = plots.plot_objects(model)
-        mean = model.utilities(model.data_).mean
-        front = np.flatnonzero(undominated(mean))
-        named = {text.get_text(): text.xy for text in ax.texts}
-        assert set(named) == {f"laptop {row}" for row in front}
-        for row in front:
-            assert named[f"laptop {row}"] == pytest.approx(mean[row])
-
-    def test_names_do_not_overlap(self, model):
-        ax = plots.plot_objects(model)
-        ax.figure.draw_without_rendering()
-        found = [text.get_window_extent() for text in ax.texts]
-        assert len(found) > 1
-        # Sizes of letters are estimated: a hair is allowed.
-        inner = [box.padded(-1.5) for box in found]
-        assert not any(a.overlaps(b) for i, a in enumerate(inner) for b in inner[i + 1 :])
-
-    def test_new_objects_keep_their_ids(self, model):
-        frame = table(2, n=6, seed=3).set_axis(list("abcdef"))
-        ax = plots.plot_objects(model, frame)
-        front = undominated(model.utilities(frame).mean)
-        assert {text.get_text() for text in ax.texts} == set(np.array(list("abcdef"))[front])
-        data = choices(frame)
-        assert {text.get_text() for text in plots.plot_objects(model, data=data).texts} == set(
-            np.array(list("abcdef"))[front]
-        )
-
-    def test_arrays_are_named_by_row(self, model):
-        ax = plots.plot_objects(model, model.data_.X)
-        front = np.flatnonzero(undominated(model.utilities(model.data_.X).mean))
-        assert {text.get_text() for text in ax.texts} == set(map(str, front))
-
-    def test_other_utilities_but_the_front_of_all(self):
-        three = Model(choices(table(2)), n_utilities=3)
-        ax = plots.plot_objects(three, utilities=(2, 0))
-        mean = three.utilities(three.data_).mean
-        marked = next(c for c in ax.collections if str(c.get_label()).startswith("undominated"))
-        assert np.asarray(marked.get_offsets()) == pytest.approx(mean[undominated(mean)][:, [2, 0]])
-        assert ax.get_xlabel().startswith("utility 3")
-        assert "in all 3" in ax.get_title()
-
-    def test_objects_at_one_point_share_a_name(self, model):
-        frame = table(2, n=1).loc[["laptop 0"] * 5].set_axis(list("abcde"))
-        ax = plots.plot_objects(model, frame)
-        assert [text.get_text() for text in ax.texts] == ["a (+4)"]
-        assert "undominated" in legend_texts(ax.get_legend())
-
-    def test_a_long_front_is_named_in_part(self):
-        frame = table(1, categories=(), n=400)
-        many = Model(choices(frame.iloc[:30]))
-
-        def utilities(X):
-            angle = np.linspace(0, np.pi / 2, 400)
-            return Utilities(np.column_stack([np.sin(angle), np.cos(angle)]), np.full((400, 2), 0.1))
-
-        many.utilities = utilities
-        ax = plots.plot_objects(many, frame)
-        assert 8 <= len(ax.texts) <= 15
-        assert f"({len(ax.texts)} of 400 named)" in " ".join(legend_texts(ax.get_legend()))
-
-    def test_with_one_utility_the_best_are_listed(self):
-        single = Model(choices(table(2, n=40)), n_utilities=1)
-        ax = plots.plot_objects(single)
-        mean, sd = single.utilities(single.data_)
-        best = np.argsort(-mean[:, 0])[:30]
-        points, ends = bars(ax, "standard deviation")
-        assert points[:, 0] == pytest.approx(mean[best, 0])
-        assert ends[:, 1, 0] == pytest.approx(mean[best, 0] + sd[best, 0])
-        assert [label.get_text() for label in ax.get_yticklabels()] == [f"laptop {row}" for row in best]
-        assert ax.get_title() == "The best 30 of 40 objects"
-
-    @pytest.mark.parametrize("utilities", [(0, 0), (0, 2), (-1, 0), (0,), 1, "01", (0.0, 1.0)])
-    def test_wrong_utilities_are_refused(self, model, utilities):
-        with pytest.raises(ChoiceGPError, match="two different numbers from 0 to 1"):
-            plots.plot_objects(model, utilities=utilities)
-
-    def test_both_kinds_of_objects_are_refused(self, model):
-        with pytest.raises(ChoiceGPError, match="not as both"):
-            plots.plot_objects(model, model.data_.X, data=model.data_)
-        with pytest.raises(ChoiceGPError, match="data must be a ChoiceData, not a DataFrame"):
-            plots.plot_objects(model, data=table())
-        with pytest.raises(ChoiceGPError, match="at most 5000 objects are drawn; got 5001"):
-            plots.plot_objects(model, np.zeros((5001, 5)))
 
 
 class TestRelevance:
@@ -371,7 +203,7 @@ def every_plot(model):
 
 @pytest.mark.parametrize(("n_numeric", "n_utilities"), [(1, 1), (12, 5), (0, 2)])
 def test_every_plot_can_be_saved_without_a_display(tmp_path, n_numeric, n_utilities):
-    drawn = Model(choices(table(n_numeric, ("de", "uk") if n_numeric != 12 else ())), n_utilities)
+    drawn = Model(choices(laptop_table(n_numeric, ("de", "uk") if n_numeric != 12 else ())), n_utilities)
     for i, ax in enumerate(every_plot(drawn)):
         ax.figure.savefig(tmp_path / f"{i}.png")
         assert (tmp_path / f"{i}.png").stat().st_size > 5000
@@ -401,7 +233,7 @@ def test_a_model_that_is_not_fitted_is_refused(plot):
 
 
 def test_a_constant_feature_is_drawn_as_a_point():
-    frame = table(1, categories=())
+    frame = laptop_table(1, categories=())
     frame["size_0"] = 2.0
     ax = plots.plot_utilities(Model(choices(frame)))
     assert line(ax, "utility 1")[0].tolist() == [2.0]

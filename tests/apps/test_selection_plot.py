@@ -1,6 +1,5 @@
 """The picture of the scores, and the command that makes them."""
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,14 +10,6 @@ from choicegp.apps.selection_plot import plot_selection
 from choicegp.apps.words import selection_in_words
 from choicegp.estimators.dimension import SelectionResult
 from choicegp.selection.loo import PsisDiagnostics, loo_result
-
-
-@pytest.fixture
-def quick_compilation():
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture
@@ -73,7 +64,6 @@ class TestCommand:
         datasets.sincos(n_objects=16, n_sets=20).data.write("choices.csv")
         return tmp_path
 
-    @pytest.mark.usefixtures("quick_compilation")
     def test_it_shows_the_table_and_keeps_the_chosen_model(self, choices, run):
         code, out, err = run(
             "select", "choices.csv", "--max-utilities", "1", "--restarts", "1", "-o", "model.cgp", "--plot", "s.png",

@@ -1,8 +1,7 @@
-"""What the tests of the estimators share: small data, quick compilation, and models that are fitted once."""
+"""What the tests of the estimators share: small data, and models that are fitted once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,15 +12,6 @@ from choicegp.kernels import RBF, Additive
 N_OBJECTS = 16
 
 
-@pytest.fixture(scope="package", autouse=True)
-def quick_compilation() -> Iterator[None]:
-    """Compile with few optimisations: here the programs are many and the data small."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.fixture(scope="package")
 def quick() -> Callable[..., ChoiceGP]:
     """Return a maker of models that take few steps."""
@@ -30,6 +20,10 @@ def quick() -> Callable[..., ChoiceGP]:
         return ChoiceGP(**{"n_restarts": 1, "max_iter": 30, "progress": False, **options})  # type: ignore[arg-type]
 
     return make
+
+
+def equal(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def all_shown(rng: np.random.Generator, n_sets: int) -> list[np.ndarray]:

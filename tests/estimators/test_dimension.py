@@ -126,12 +126,15 @@ def test_starts_with_one_utility_more(found, sincos):
 
 
 def test_the_number_agrees_with_cross_validation(sincos, found):
-    """Ten folds, hyperparameters relearned in each, and the same rule: the same number."""
+    """Fourteen folds, hyperparameters relearned in each, and the same rule: the same number.
+
+    Without two or three of the forty sets a problem is still padded to forty: no program is compiled for it.
+    """
     order = np.random.default_rng(0).permutation(len(sincos))
     results = {}
     for d, model in found.models.items():
         pointwise = np.zeros(len(sincos))
-        for fold in np.array_split(order, 10):
+        for fold in np.array_split(order, 14):
             rest = sincos.take(np.setdiff1d(order, fold))
             # From the model of all sets, which saves the annealing; all is learned anew.
             pointwise[fold] = ChoiceGP(d, **QUICK).fit(rest, init=model).log_prob(sincos.take(fold))

@@ -8,12 +8,15 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
 from choicegp.estimators.runtime import computing
-from choicegp.inference.laplace import Margins, _gain, _margin_variance, laplace
+from choicegp.inference.laplace import Margins, _gain, _margin_variance
+from choicegp.inference.laplace import laplace as laplace_uncompiled
 from choicegp.model import pair_kernels
 from choicegp.model.kernels import RBF, Linear, Matern32
 from choicegp.model.pair_kernels import ObjectPairs, PairFeatures
 
 N = 7
+# Uncompiled, its loop is traced and compiled again at every call.
+laplace = jax.jit(laplace_uncompiled)
 
 
 @pytest.fixture(params=["values", "differences"])

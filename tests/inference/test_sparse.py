@@ -33,15 +33,6 @@ from choicegp.model.kernels import RBF, Additive
 from choicegp.model.prior import Objects, UtilityPrior
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compile with few optimisations: here the programs are many and the data small."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.fixture(scope="module")
 def data() -> ChoiceData:
     return datasets.sincos(n_objects=24, n_sets=40, set_size=3, random_state=3).data

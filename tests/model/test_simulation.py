@@ -20,10 +20,10 @@ def test_choices_have_the_normalised_probabilities():
 
 
 def test_large_utilities_leave_no_errors_and_seeds_repeat():
-    shown = [[0, 1], [1, 2], [2], [0, 1, 2]]
+    shown = [[0, 1], [1, 2], [2], [0, 1, 2]] * 20
     sure = noisy_choices(X, 1e3 * U, shown)
-    assert [rows.tolist() for rows in sure.chosen] == [[0, 1], [1, 2], [2], [0, 1]]
-    one, two, other = (noisy_choices(X, U, shown * 20, seed) for seed in (0, 0, 1))
+    assert [rows.tolist() for rows in sure.chosen] == [[0, 1], [1, 2], [2], [0, 1]] * 20
+    one, two, other = (noisy_choices(X, U, shown, seed) for seed in (0, 0, 1))
     assert one == two
     assert one != other
 

@@ -1,11 +1,8 @@
-"""What the tests of selection share: quick compilation, and a posterior at given hyperparameters."""
+"""What the tests of selection share: a posterior at given hyperparameters."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-import jax
 import numpy as np
-import pytest
 
 from choicegp import ChoiceData
 from choicegp.data.synthetic import gp_utilities
@@ -18,15 +15,6 @@ from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 
 FIXED = dense.Settings(None, learn_lapse=False, learn_prior=False)
-
-
-@pytest.fixture(scope="package", autouse=True)
-def quick_compilation() -> Iterator[None]:
-    """Compile with few optimisations: here the programs are many and the data small."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 class Case(NamedTuple):

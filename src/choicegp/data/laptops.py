@@ -7,7 +7,8 @@ import pandas as pd
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated
-from choicegp.data.synthetic import SetSize, SyntheticChoices, draw_sets, random_generator, whole_number
+from choicegp.data.synthetic import SetSize, SyntheticChoices, draw_sets, random_generator
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 
 _FAMILIES = (

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
-from choicegp.data.synthetic import SyntheticChoices, feature_table, random_generator, whole_number
+from choicegp.data.synthetic import SyntheticChoices, feature_table, random_generator
 from choicegp.data.tabular import ObjectTable
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 
 # ZDT5 is missing on purpose: its variables are strings of bits.

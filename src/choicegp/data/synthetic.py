@@ -5,13 +5,14 @@ Every generator is repeatable: the same ``random_state`` gives the same objects,
 
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
-from numbers import Integral, Real
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 
 SetSize = int | tuple[int, int]
@@ -62,17 +63,6 @@ class InconsistentPreferences(NamedTuple):
     U: np.ndarray
     classes: np.ndarray
     class_pairs: np.ndarray
-
-
-def whole_number(name: str, value: object, least: int) -> int:
-    """Return `value` as an int, or say what is wrong with the argument called `name`."""
-    wanted = f"a whole number of at least {least}"
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ChoiceGPError(f"{name} must be {wanted}, not {value!r}")
-    number = int(value)
-    if number < least:
-        raise ChoiceGPError(f"{name} must be {wanted}, not {number}")
-    return number
 
 
 def random_generator(random_state: int, stream: int = 0) -> np.random.Generator:

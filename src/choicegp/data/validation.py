@@ -6,6 +6,7 @@ see; :func:`settle` finds the rest, then raises or leaves the defective sets out
 
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from choicegp.data.columns import check_one_of, is_missing, plain
 from choicegp.data.encoding import FeatureEncoding
-from choicegp.errors import ChoiceDataError, Defect
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
 
 OnError = Literal["raise", "skip"]
 
@@ -222,3 +223,10 @@ def select_sets(draft: Draft, sets: NDArray[np.int64]) -> Draft:
         weights=None if draft.weights is None else draft.weights[sets],
         rows=None if draft.rows is None else draft.rows[entries],
     )
+
+
+def whole_number(name: str, value: object, least: int) -> int:
+    """Return `value` as an int, or say what is wrong with the argument called `name`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {plain(value)!r}")
+    return int(value)

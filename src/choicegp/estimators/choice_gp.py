@@ -93,8 +93,8 @@ class ChoiceGP(UtilityGP):
     Examples
     --------
     >>> from choicegp import ChoiceGP, datasets
-    >>> data = datasets.sincos(n_objects=40, n_sets=30).data
-    >>> train, test = data.split(0.3, random_state=0)
+    >>> data = datasets.sincos(n_objects=24, n_sets=34).data
+    >>> train, test = data.split(10, random_state=0)
     >>> model = ChoiceGP(n_utilities=2, n_restarts=1, max_iter=40).fit(train)
     >>> len(model.predict(test)) == len(test)
     True

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.fitting import whole_number
 from choicegp.estimators.result import Diagnosis
 from choicegp.inference.importance import importance
 from choicegp.inference.problem import Problem, pose

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
-from choicegp.estimators.fitting import MORE_STARTS, FitOptions, fit_posterior, jobs_option, whole_number
+from choicegp.estimators.fitting import MORE_STARTS, FitOptions, fit_posterior, jobs_option
 from choicegp.estimators.leave_one_out import leave_one_out
 from choicegp.estimators.runtime import computing, is_watched, linear_algebra_for, n_threads, on_terminal
 from choicegp.inference.fit import Clock
@@ -107,7 +108,7 @@ def select_n_utilities(
     Examples
     --------
     >>> from choicegp import datasets
-    >>> data = datasets.sincos(n_objects=30, n_sets=40).data
+    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
     >>> found = select_n_utilities(data, max_utilities=2, n_restarts=1, max_iter=60)
     >>> found.n_utilities
     2

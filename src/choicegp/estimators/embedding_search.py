@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.fitting import whole_number
 from choicegp.estimators.pareto_embedding import (
     EmbeddingOptions,
     ParetoEmbedding,

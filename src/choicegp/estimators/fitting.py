@@ -9,6 +9,7 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.data.moments import Moments
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.growing import grown_starts, moments_at, shrunk_starts
 from choicegp.estimators.result import FitResult
@@ -155,13 +156,6 @@ def hyperpriors_option(value: Any) -> HyperPriors | None:
             raise ChoiceGPError(f"hyperpriors: {name} must be a mean and a standard deviation above 0; got {pair!r}")
         pairs[name] = (mean, sd)
     return HyperPriors(**pairs)
-
-
-def whole_number(name: str, value: Any, least: int) -> int:
-    """Check that an option is a whole number of at least ``least``."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < least:
-        raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {value!r}")
-    return int(value)
 
 
 def number_option(name: str, value: Any, least: float, most: float) -> float:

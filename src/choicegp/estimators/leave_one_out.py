@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.fitting import whole_number
 from choicegp.estimators.runtime import computing, linear_algebra_for, n_threads
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.prior import Objects
@@ -103,7 +103,7 @@ def compare(models: "Mapping[str, UtilityGP | LooResult]", method: str = "cavity
     Examples
     --------
     >>> from choicegp import ChoiceGP, datasets
-    >>> data = datasets.sincos(n_objects=30, n_sets=24).data
+    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
     >>> models = {d: ChoiceGP(d, n_restarts=1, max_iter=40).fit(data) for d in (1, 2)}
     >>> compare({"one utility": models[1], "two utilities": models[2]}).index[0]
     'two utilities'

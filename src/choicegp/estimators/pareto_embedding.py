@@ -9,10 +9,11 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.encoding import FeatureEncoding, group_equal_rows
 from choicegp.data.pareto import undominated_in_sets
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.archive import plain, read_archive, write_archive
 from choicegp.estimators.base import Estimator
-from choicegp.estimators.fitting import flag_option, number_option, scaling, whole_number
+from choicegp.estimators.fitting import flag_option, number_option, scaling
 from choicegp.estimators.runtime import computing, is_watched, on_terminal
 from choicegp.inference.embedding_training import TrainedEmbedding, TrainingSettings, padded_sets, train_embedding
 from choicegp.inference.fit import Clock, Report

@@ -9,9 +9,10 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.encoding import FeatureEncoding
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences
+from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
-from choicegp.estimators.fitting import flag_option, hyperpriors_option, number_option, scaling, whole_number
+from choicegp.estimators.fitting import flag_option, hyperpriors_option, number_option, scaling
 from choicegp.estimators.result import FitResult, Utilities
 from choicegp.estimators.runtime import computing, linear_algebra_for, progress_report
 from choicegp.inference.descent import Descent, Watch

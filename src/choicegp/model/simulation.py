@@ -1,6 +1,7 @@
 """Choices drawn from the model itself: with errors, from the likelihood divided by its sum over all subsets."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,8 @@ def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int = 0) -
     """
     # Imported here: other data sets need no JAX.
     import jax
-    import jax.numpy as jnp
 
-    from choicegp.model.likelihood import MAX_ENUMERATED, subset_probabilities
+    from choicegp.model.likelihood import MAX_ENUMERATED
 
     utilities = check_utilities(U)
     rng = random_generator(random_state)
@@ -54,8 +54,18 @@ def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int = 0) -
         same = np.flatnonzero(sizes == a)
         u = np.moveaxis(utilities[np.stack([sets[k] for k in same])], 0, -1)  # (a, d, m)
         with jax.enable_x64(True):
-            table = np.cumsum(np.asarray(subset_probabilities(jnp.asarray(np.swapaxes(u, 0, 1)))), axis=0)
+            table = np.cumsum(np.asarray(_subset_table()(np.swapaxes(u, 0, 1))), axis=0)
         picked = np.sum(table < level[same] * table[-1], axis=0)
         for place, code in zip(same, picked, strict=True):
             chosen[place] = sets[place][(code >> np.arange(a)) & 1 == 1]
     return ChoiceData.from_sets(X, sets, chosen)
+
+
+@functools.cache
+def _subset_table() -> Callable:
+    """Return the compiled table of subsets: uncompiled, its loop is traced and compiled again at every call."""
+    import jax
+
+    from choicegp.model.likelihood import subset_probabilities
+
+    return jax.jit(subset_probabilities)

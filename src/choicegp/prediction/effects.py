@@ -143,7 +143,7 @@ def model_effects(model: FittedModel, *, n_background: int = 30, random_state: i
     Examples
     --------
     >>> from choicegp import ChoiceGP, datasets
-    >>> data = datasets.sincos(n_objects=40, n_sets=30).data
+    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
     >>> model = ChoiceGP(n_utilities=2, n_restarts=1, max_iter=40).fit(data)
     >>> model_effects(model).relevance.mean.shape
     (2, 1)
