@@ -209,7 +209,7 @@ def test_learning_raises_the_bound(data, learn_points):
     assert (moved > 1e-3) == learn_points
 
 
-@pytest.mark.parametrize("weight", [1e-6, 1.0, 1e7])
+@pytest.mark.parametrize("weight", [1.0, 1e7])
 @pytest.mark.parametrize("kernel", [RBF(1.0, 1e4), Additive(0.05, 10.0) * RBF(3.0) + RBF(2.0, 7.0)])
 def test_float32_never_leaves_the_numbers(weight, kernel):
     """Equal objects, contradictory choices, huge variances and weights, in the precision of accelerators."""
