@@ -103,3 +103,14 @@ def no_pyplot_figures() -> Iterator[None]:
     yield
     if "matplotlib.pyplot" in sys.modules:
         assert sys.modules["matplotlib.pyplot"].get_fignums() == []
+
+
+def bars(ax, label):
+    """Return the points (n, 2) and the ends (n, 2) of the error bars of one label."""
+    [found] = [c for c in ax.containers if c.get_label() == label]
+    points, _, (segments, *_) = found
+    return np.column_stack(points.get_data()), np.array(segments.get_segments())
+
+
+def legend_texts(legend):
+    return [text.get_text() for text in legend.get_texts()]

@@ -8,32 +8,9 @@ from choicegp.apps import plots
 from choicegp.data.pareto import undominated
 from choicegp.estimators.result import Utilities
 
-from .conftest import Model, choices, laptop_table
+from .conftest import Model, bars, choices, laptop_table, legend_texts
 
 pytestmark = pytest.mark.usefixtures("no_pyplot_figures")
-
-
-def line(ax, label):
-    [found] = [line for line in ax.lines if line.get_label() == label]
-    return np.asarray(found.get_xdata(), dtype=float), np.asarray(found.get_ydata(), dtype=float)
-
-
-def band(ax, i):
-    """Return x, low and high of the i-th band."""
-    corners = ax.collections[i].get_paths()[0].vertices
-    x = np.unique(corners[:, 0])
-    return x, *(np.array([f(corners[corners[:, 0] == value, 1]) for value in x]) for f in (np.min, np.max))
-
-
-def bars(ax, label):
-    """Return the points (n, 2) and the ends (n, 2) of the error bars of one label."""
-    [found] = [c for c in ax.containers if c.get_label() == label]
-    points, _, (segments, *_) = found
-    return np.column_stack(points.get_data()), np.array(segments.get_segments())
-
-
-def legend_texts(legend):
-    return [text.get_text() for text in legend.get_texts()]
 
 
 class TestObjects:
