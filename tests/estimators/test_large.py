@@ -42,6 +42,7 @@ def test_it_learns(model, data):
     assert model.score(data) > 0.7
     assert np.isfinite(model.elbo_)
     assert model.fit_result_.n_iter <= 200
+    assert model.fit_result_.n_annealing == 50  # half of the hundred steps that each start is tried for
     probability = np.concatenate(model.predict_proba(data))
     assert np.all((probability >= 0) & (probability <= 1))
 

@@ -16,7 +16,7 @@ from choicegp.inference.minibatches import InFolder, InMemory, Source
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.programs import present_device, program
 from choicegp.inference.sparse import Settings, posterior_of
-from choicegp.inference.sparse_fit import N_ANNEALING, fit_sparse
+from choicegp.inference.sparse_fit import fit_sparse
 from choicegp.inference.sparse_plan import Plan, SparseFit, Start
 from choicegp.inference.starts import rescaled
 from choicegp.model.kernels import RBF, Additive, Kernel, kernel_named
@@ -116,9 +116,7 @@ def fit_large(
         keeper.remove()
     posterior = posterior_of(fit.state, fit.solved)
     notes = _notes(fit, posterior, data, objects)
-    return LargeFit(
-        posterior, fit.bound, fit.status, fit.message, fit.n_iter, fit.trace, notes, min(N_ANNEALING, fit.n_iter)
-    )
+    return LargeFit(posterior, fit.bound, fit.status, fit.message, fit.n_iter, fit.trace, notes, fit.n_annealing)
 
 
 def _check_options(options: Any, checkpoint: Any) -> None:

@@ -36,7 +36,6 @@ _CHECK = 50  # steps between two looks at the held-out sets
 _WINDOW = 4  # checks over which something must be gained
 N_POINTS = 16
 _ANNEALING = np.repeat([0.05, 0.1, 0.2, 0.4, 0.7, 1.0], 10)  # weights of the likelihood, hyperparameters held
-N_ANNEALING = len(_ANNEALING)
 _TRIAL = 150  # steps of each start, annealing included
 _STEADY = 0.6  # part of the steps, or of the time, after which they become smaller at the latest
 _COOLING = 10.0**-1.5  # how much smaller the last steps are
@@ -333,7 +332,7 @@ class _Run:
         state, solved = jax.tree.map(np.asarray, (state, solved))
         return SparseFit(
             state, solved, bound, held_out, status, message, course.step, course.bounds,
-            self.starts[course.best_trial].name,
+            self.starts[course.best_trial].name, self.n_annealing,
         )  # fmt: skip
 
 

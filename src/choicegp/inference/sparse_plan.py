@@ -76,6 +76,8 @@ class SparseFit(NamedTuple):
         Bounds, each estimated from the sets of its step.
     start : str
         Name of the start that went on.
+    n_annealing : int
+        How many of the first steps were annealing.
     """
 
     state: State
@@ -87,6 +89,7 @@ class SparseFit(NamedTuple):
     n_iter: int
     trace: np.ndarray
     start: str
+    n_annealing: int
 
 
 class Plan(NamedTuple):
