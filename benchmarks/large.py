@@ -5,7 +5,7 @@ with seed 1234, the rest is for training (some of it is held out by the fit itse
 all options at their defaults.  The test sets are looked at once, at the end.
 
     python benchmarks/large.py zdt1 dtlz2                          # with pymoo
-    python benchmarks/large.py --generate DIR zdt1 dtlz2           # write the choices, to be carried elsewhere
+    python -m choicegp.experiments.pareto_problems DIR             # write the choices, to be carried elsewhere
     python benchmarks/large.py --data DIR zdt1 dtlz2 [--out FILE]  # without pymoo
 
 Prints one line of JSON per problem: pooled A-mean with its two rates, exact accuracy, seconds of the fit (the first
@@ -20,32 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from choicegp import ChoiceData, ChoiceGP, datasets, metrics
-from choicegp.data.problems import PROBLEMS
+from choicegp import ChoiceData, ChoiceGP, metrics
+from choicegp.experiments.pareto_problems import N_SETS, PROBLEMS, load
 
-N_SETS, SIZE, N_FEATURES, N_TEST = 40960, 10, 6, 4096
-
-
-def generate(folder: Path, name: str) -> None:
-    """Write which objects are chosen, a bit each; the objects themselves come from the seed."""
-    simulated = datasets.benchmark_choices(name, N_SETS, SIZE, random_state=0)
-    assert simulated.data.flat_chosen is not None
-    np.save(folder / f"{name}.npy", np.packbits(simulated.data.flat_chosen))
-
-
-def load(name: str, folder: Path | None) -> ChoiceData:
-    """Make the problem's choices, or read them."""
-    if folder is None:
-        return datasets.benchmark_choices(name, N_SETS, SIZE, random_state=0).data
-    low, high = np.zeros(N_FEATURES), np.ones(N_FEATURES)
-    if name == "zdt4":
-        low[1:], high[1:] = -5.0, 5.0
-    X = np.random.default_rng(0).uniform(low, high, size=(N_SETS * SIZE, N_FEATURES))
-    chosen = np.unpackbits(np.load(folder / f"{name}.npy")).astype(bool)
-    shown = np.arange(len(X)).reshape(N_SETS, SIZE)
-    return ChoiceData.from_sets(
-        X, shown, [row[mask] for row, mask in zip(shown, chosen.reshape(shown.shape), strict=True)]
-    )
+N_TEST = 4096
 
 
 def run(name: str, data: ChoiceData, options: dict) -> dict:
@@ -77,7 +55,6 @@ def main() -> None:
     """Run the named problems, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="*", default=PROBLEMS)
-    parser.add_argument("--generate", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--inducing", type=int)
@@ -88,10 +65,7 @@ def main() -> None:
     given = {"n_inducing": args.inducing, "batch_size": args.batch, "max_iter": args.steps, "max_seconds": args.seconds}
     options = {name: value for name, value in given.items() if value is not None}
     for name in args.problems:
-        if args.generate is not None:
-            generate(args.generate, name)
-            continue
-        line = json.dumps(run(name, load(name, args.data), options))
+        line = json.dumps(run(name, load(name, N_SETS, args.data), options))
         print(line, flush=True)
         if args.out is not None:
             with args.out.open("a") as file:

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
@@ -245,7 +247,8 @@ class ChoiceGP(UtilityGP):
             return diagnose(self, n_draws, random_state)
 
     def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> ChoicePredictor:
-        return ChoicePredictor(self.posterior_, objects, data)
+        # Taken to the device once, not with every chunk of sets.
+        return ChoicePredictor(jax.tree.map(jnp.asarray, self.posterior_), objects, data)
 
     def _warm_state(self) -> Any:
         from choicegp.estimators.fitting import WarmStart

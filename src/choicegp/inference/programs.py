@@ -24,7 +24,12 @@ from choicegp.data.whole_file import whole_file
 
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
-_OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
+# On an NVIDIA GPU most of the time goes into trying out variants of every matrix product, for products that take no
+# part of a fit's time worth it (H200, jaxlib 0.11: 70 against 7 s for a sparse fit of five utilities).
+_OPTIONS = {
+    "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
+    "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
+}
 _MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
 _SUFFIX = ".program"
@@ -107,11 +112,9 @@ class Program:
 
 
 def _compiled(lowered: Any) -> Any:
-    """Compile, on a CPU quickly; where XLA does not know the options that do it, without."""
-    if present_device().platform != "cpu":
-        return lowered.compile()
+    """Compile quickly; where XLA does not know the options that do it, without."""
     try:
-        return lowered.compile(_OPTIONS)
+        return lowered.compile(_OPTIONS.get(present_device().platform))
     except (jax.errors.JaxRuntimeError, ValueError):
         return lowered.compile()
 

@@ -31,6 +31,7 @@ _CANDIDATES = 16
 _SCORED_SIZE = 200  # sets larger than this are predicted object by object
 _TIE = 1e-6  # utilities closer than this part of the error scale are equal, as those of equal objects are
 _CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
+_ON_ACCELERATOR = 16_000_000  # the same there, where a chunk's points are worked through in blocks
 _IN_CACHE = 32_768  # numbers in a table of subsets on a CPU, where twice as fast as tables that leave its cache
 _BLOCK = 500_000  # the same where a chunk is worked through in blocks of points
 
@@ -65,7 +66,10 @@ def _chunk_size(cells: int, n_sets: int) -> int:
 
 
 def _cells(a: int) -> int:
-    return 2**a * N_SAMPLES if a <= MAX_ENUMERATED else a * a * LARGE_SAMPLES
+    if a > MAX_ENUMERATED:
+        return a * a * LARGE_SAMPLES
+    # On accelerators few large chunks: every call of a program costs about as much as a thousand tables.
+    return 2**a * (N_SAMPLES if present_device().platform == "cpu" else 1)
 
 
 def chosen_in(data: ChoiceData, group: Group) -> np.ndarray:
@@ -137,7 +141,7 @@ def _mean_table(utilities: SetUtilities, normals: Array) -> Array:
     _, a, m = utilities.marginal.mean.shape
     a += 1  # the marginal is that of differences to the first object
     n_points = normals.shape[-1]
-    most = _IN_CACHE if present_device().platform == "cpu" else _CELLS
+    most = _IN_CACHE if present_device().platform == "cpu" else _ON_ACCELERATOR
 
     def add(total: Array, block: tuple[Array, Array | None]) -> tuple[Array, None]:
         subsets = subset_probabilities(utilities._replace(moves=block[1]).sampled(block[0]))

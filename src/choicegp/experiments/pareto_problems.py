@@ -1,0 +1,209 @@
+"""Choices among objects of DTLZ and ZDT problems: ChoiceGP and ChoiceNN on 40,960 sets of ten objects.
+
+Protocol, fixed before the runs.  Problems: DTLZ1 to 7 with five objectives, ZDT1 to 4 and 6 with two; the paper counts
+ten problems and does not name them.  Objects: uniform in the six variables' ranges, every set has its own; objects and
+sets with seed 0.  From a set is chosen what no other object of it dominates.  Repetition r: the test sets are the first
+tenth (4,096) of a permutation drawn with seed 1234 + r (and the seed of the command), the others are for training.
+Both models see the same splits and are told the number of objectives; the test sets are looked at once.
+
+* ChoiceGP: sparse inference, all options at their defaults.
+* ChoiceNN: weights of the loss, layers, units and learning rate by Bayesian optimisation, judged on a fifth of the
+  training sets: 60 rounds on ZDT1, DTLZ1, DTLZ2 and DTLZ7, 10 rounds, a reduced search, on the others.  Every fit has
+  batches of 256 sets, at most 100 epochs and patience of 10, judged on a ninth of its sets; the best options are fitted
+  to all training sets.
+
+Measured: the A-mean over all test objects (the mean of the share of chosen objects that are predicted and of that of
+rejected ones that are not), both shares, the share of sets that are predicted exactly.  Keeping everything has an
+A-mean of one half.
+
+Without pymoo the choices are read from the folder of data, where a machine with pymoo has written them:
+
+    python -m choicegp.experiments.pareto_problems FOLDER
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from choicegp import ChoiceData, ChoiceGP, datasets, metrics, search_embedding
+from choicegp.experiments.experiment import Options, Outcome, Report, Settings, Values
+
+TITLE = "DTLZ and ZDT problems: A-mean of ChoiceGP and ChoiceNN on 40,960 sets"
+PROBLEMS = tuple(f"zdt{i}" for i in (1, 2, 3, 4, 6)) + tuple(f"dtlz{i}" for i in range(1, 8))
+SEARCHED = ("zdt1", "dtlz1", "dtlz2", "dtlz7")
+REPETITIONS = 5
+N_SETS, SIZE, N_VARIABLES, TEST_SHARE = 40960, 10, 6, 0.1
+_NETWORK = {"batch_size": 256, "max_epochs": 100, "patience": 10}
+_QUICK = {"n_sets": 200, "inducing": 32, "steps": 20, "rounds": 2, "max_epochs": 5}
+_COLOURS = {"ChoiceGP": "#0072B2", "ChoiceNN": "#D55E00"}
+_MARKERS = {"ChoiceGP": "o", "ChoiceNN": "s"}
+
+
+def runs(options: Options) -> list[Settings]:
+    """List the runs: repetition by repetition, ChoiceGP on all problems, then ChoiceNN."""
+    n = REPETITIONS if options.repetitions is None else options.repetitions
+    problems = ("zdt1", "dtlz2") if options.quick else PROBLEMS
+    return [
+        _settings(model, problem, options.seed + repetition, quick=options.quick)
+        for repetition in range(1 if options.quick and options.repetitions is None else n)
+        for model in ("ChoiceGP", "ChoiceNN")
+        for problem in problems
+    ]
+
+
+def _settings(model: str, problem: str, seed: int, *, quick: bool) -> Settings:
+    own: Settings = {"model": model, "problem": problem, "seed": seed, "n_sets": _QUICK["n_sets"] if quick else N_SETS}
+    if model == "ChoiceGP":
+        return own | ({"n_inducing": _QUICK["inducing"], "max_iter": _QUICK["steps"]} if quick else {})
+    rounds = _QUICK["rounds"] if quick else 60 if problem in SEARCHED else 10
+    return own | _NETWORK | {"rounds": rounds} | ({"max_epochs": _QUICK["max_epochs"]} if quick else {})
+
+
+def run(settings: Settings, data: Path | str | None) -> Values:
+    """Fit one model to the training sets of one problem, and look at its test sets."""
+    choices = load(settings["problem"], settings["n_sets"], data)
+    order = np.random.default_rng(1234 + settings["seed"]).permutation(len(choices))
+    n_test = round(TEST_SHARE * len(choices))
+    train, test = choices.take(np.sort(order[n_test:])), choices.take(np.sort(order[:n_test]))
+    n_utilities = 2 if settings["problem"].startswith("zdt") else 5
+    start = time.perf_counter()
+    model, told = _fitted(settings, train, n_utilities)
+    fitted = time.perf_counter()
+    predicted = model.predict(test)
+    done = time.perf_counter()
+    rates = metrics.rates(test, predicted)
+    result = model.fit_result_
+    return {
+        "n_utilities": n_utilities, "a_mean": metrics.a_mean(test, predicted), "tpr": rates[0], "tnr": rates[1],
+        "exact_accuracy": metrics.exact_accuracy(test, predicted),
+        "share_chosen": float(np.mean(test.flat_chosen)),  # type: ignore[arg-type]
+        "seconds_fitting": fitted - start, "seconds_predicting": done - fitted, "status": result.status,
+    } | told  # fmt: skip
+
+
+def _fitted(settings: Settings, train: ChoiceData, n_utilities: int) -> tuple[Any, Values]:
+    """Fit the model of the settings; return it with what only it can tell."""
+    if settings["model"] == "ChoiceGP":
+        own = {key: settings[key] for key in ("n_inducing", "max_iter") if key in settings}
+        model = ChoiceGP(n_utilities, inference="sparse", random_state=settings["seed"], progress=False, **own)
+        model.fit(train)
+        result = model.fit_result_
+        return model, {"elbo": model.elbo_, "steps": result.n_iter, "note": result.notes[0]}
+    found = search_embedding(
+        train, settings["rounds"], settings["seed"], n_utilities=n_utilities, progress=False,
+        **{key: settings[key] for key in _NETWORK},
+    )  # fmt: skip
+    best = found.model
+    weights = {f"weight_{i + 1}": float(weight) for i, weight in enumerate(best.weights)}
+    return best, weights | {
+        "n_layers": best.n_layers, "n_units": best.n_units, "learning_rate": best.learning_rate,
+        "a_mean_of_rounds": found.table["a_mean"].tolist(),
+    }  # fmt: skip
+
+
+def load(problem: str, n_sets: int = N_SETS, data: Path | str | None = None) -> ChoiceData:
+    """Make the choices of a problem; where the folder of data has them, read them."""
+    file = None if data is None else Path(data) / f"{problem}.npy"
+    if n_sets != N_SETS or file is None or not file.exists():
+        return datasets.benchmark_choices(problem, n_sets, SIZE, random_state=0).data
+    chosen = np.unpackbits(np.load(file)).astype(bool).reshape(n_sets, SIZE)
+    low, high = np.zeros(N_VARIABLES), np.ones(N_VARIABLES)
+    if problem == "zdt4":
+        low[1:], high[1:] = -5.0, 5.0
+    X = np.random.default_rng(0).uniform(low, high, size=(n_sets * SIZE, N_VARIABLES))
+    shown = np.arange(len(X)).reshape(n_sets, SIZE)
+    return ChoiceData.from_sets(X, shown, [row[mask] for row, mask in zip(shown, chosen, strict=True)])
+
+
+def write(folder: Path) -> None:
+    """Write which objects are chosen, a bit each; the objects themselves come from the seed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for problem in PROBLEMS:
+        chosen = datasets.benchmark_choices(problem, N_SETS, SIZE, random_state=0).data.flat_chosen
+        assert chosen is not None
+        np.save(folder / f"{problem}.npy", np.packbits(chosen))
+
+
+def report(outcomes: Sequence[Outcome]) -> Report:
+    """Put both models side by side, problem by problem."""
+    frame = pd.DataFrame([outcome.settings | outcome.values | {"took": outcome.seconds} for outcome in outcomes])
+    problems = [problem for problem in PROBLEMS if problem in set(frame["problem"])]
+    lines = [
+        "| problem | kept | ChoiceGP A-mean | kept right / rejected right | exact | s | ChoiceNN A-mean "
+        "| kept right / rejected right | exact | rounds | s | splits |",
+        "|---" * 12 + "|",
+    ]
+    for problem in problems:
+        own = frame[frame["problem"] == problem]
+        gp, network = (own[own["model"] == model] for model in ("ChoiceGP", "ChoiceNN"))
+        rounds = "" if network.empty else f"{network['rounds'].iloc[0]:.0f}"
+        splits = f"{len(gp)} / {len(network)}"
+        lines.append(
+            f"| {problem.upper()} | {own['share_chosen'].mean():.2f} | {_cells(gp)} | {_cells(network, rounds)} "
+            f"| {splits} |"
+        )
+    sizes = sorted(set(frame["n_sets"]))
+    text = [
+        f"Sets of ten objects, {', '.join(f'{n:,}' for n in sizes)} in all; a tenth of them is the test. Mean ± "
+        "standard deviation over splits, where there are several. The paper shows its A-means in a figure without "
+        "numbers.",
+        "\n".join(lines),
+        _verdict(frame, problems),
+    ]
+    return Report("\n\n".join(text) + "\n", {"pareto-a-mean": _figure(frame, problems)})
+
+
+def _cells(rows: pd.DataFrame, rounds: str | None = None) -> str:
+    own = [] if rounds is None else [rounds]
+    if rows.empty:
+        return " | ".join([""] * (4 + len(own)))
+    rates = f"{rows['tpr'].mean():.3f} / {rows['tnr'].mean():.3f}"
+    exact, seconds = f"{rows['exact_accuracy'].mean():.3f}", f"{rows['seconds_fitting'].mean():.0f}"
+    return " | ".join([_spread(rows["a_mean"]), rates, exact, *own, seconds])
+
+
+def _spread(values: pd.Series) -> str:
+    mean = f"{values.mean():.4f}"
+    return f"{mean} ± {values.std(ddof=1):.4f}" if len(values) > 1 else mean
+
+
+def _verdict(frame: pd.DataFrame, problems: Sequence[str]) -> str:
+    """Say on how many problems ChoiceGP is above ChoiceNN, on the splits that both have seen."""
+    table = frame.pivot_table(index="problem", columns="model", values="a_mean")
+    if not {"ChoiceGP", "ChoiceNN"} <= set(table.columns):
+        return "Only one of the two models has been run: nothing is compared."
+    both = table.loc[[p for p in problems if p in table.index]].dropna()
+    ahead = both["ChoiceGP"] > both["ChoiceNN"]
+    verdict = "confirmed" if len(both) and ahead.all() else "not confirmed" if not ahead.any() else "changed"
+    behind = ", ".join(problem.upper() for problem in both.index[~ahead])
+    return (
+        f"The paper's claim, ChoiceGP above ChoiceNN: **{verdict}**. ChoiceGP has the larger A-mean on "
+        f"{ahead.sum()} of {len(both)} problems" + (f"; not on {behind}." if behind else ".")
+    )
+
+
+def _figure(frame: pd.DataFrame, problems: Sequence[str]) -> Figure:
+    figure = Figure(figsize=(9.0, 3.8), dpi=140, layout="constrained")
+    ax = figure.subplots()
+    for shift, (model, colour) in zip((-0.12, 0.12), _COLOURS.items(), strict=True):
+        own = frame[frame["model"] == model]
+        place = [problems.index(problem) + shift for problem in own["problem"]]
+        ax.plot(place, own["a_mean"], _MARKERS[model], color=colour, label=model, markersize=6, alpha=0.8)
+    ax.set_xticks(range(len(problems)), [problem.upper() for problem in problems])
+    ax.set_ylabel("A-mean on test sets")
+    ax.set_xlim(-0.5, len(problems) - 0.5)
+    ax.set_ylim(top=1.005)
+    ax.grid(axis="y", color="0.9")
+    ax.set_axisbelow(True)
+    figure.legend(frameon=False, loc="outside upper center", ncols=2)
+    return figure
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
