@@ -263,5 +263,39 @@ def describe(table: TableOptions) -> None:
         console.say(f"  ... and {len(data.skipped) - N_DEFECTS_LISTED} more")
 
 
+@app.command()
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="An experiment; --list names them all.", show_default=False)
+    ] = "",
+    show_list: Annotated[bool, typer.Option("--list", help="Say which experiments there are.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, to see that everything works.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="Of the first repetition.")] = 0,
+    repetitions: Annotated[
+        int | None, typer.Option("--repetitions", min=1, show_default="as in the protocol", help="How many there are.")
+    ] = None,
+    output: Annotated[
+        str, typer.Option("--out", "--output", "-o", metavar="FOLDER", help="Where runs, tables and pages go.")
+    ] = "experiments-out",
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="FOLDER", help="Published tables.", show_default="that of CHOICEGP_DATA"),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Runs side by side; -1 for all cores.")] = -1,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster to run on.", show_default=False),
+    ] = None,
+) -> None:
+    """Run an experiment of the paper again, or go on with one: runs that are done are not repeated."""
+    from choicegp.apps import reproduce as body
+    from choicegp.experiments.experiment import Options
+
+    if show_list:
+        body.list_experiments()
+        return
+    body.reproduce(body.Request(name, Options(quick, seed, repetitions), output, data, jobs, dask))
+
+
 if __name__ == "__main__":
     main()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from choicegp.apps.console import say
-from choicegp.errors import ChoiceGPError
+from choicegp.data.whole_file import made_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ def show_demo(seed: int = 0, output: str = "choicegp-demo") -> None:
     """
     from choicegp import datasets
 
-    folder = _made_folder(output)
+    folder = made_folder(output)
     catalogue = datasets.laptops(random_state=seed)
     data = datasets.alice_choices(n_sets=N_SETS, set_size=SET_SIZE, random_state=seed).data
     data.write(folder / "alice.csv")
@@ -55,15 +55,6 @@ def show_demo(seed: int = 0, output: str = "choicegp-demo") -> None:
     _learn(data, catalogue, seed, folder)
     say(f"Her answers, the model and a plot are in {folder}.\n")
     say(NEXT.format(folder=folder))
-
-
-def _made_folder(output: str) -> Path:
-    folder = Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ChoiceGPError(f"{folder}: this folder cannot be made ({error.strerror})") from None
-    return folder
 
 
 def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from choicegp.apps import plots
-from choicegp.data.whole_file import whole_file
+from choicegp.data.whole_file import made_folder, whole_file
 from choicegp.errors import ChoiceGPError
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def save_all(model: "ChoiceGP", folder: Path, kinds: Sequence[str]) -> list[Path]:
     """Write pictures into a folder, which is made if need be; returns the files."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ChoiceGPError(f"{folder}: this folder cannot be made ({error.strerror})") from None
+    made_folder(folder)
     files = []
     for kind in kinds:
         files.append(folder / f"{kind}.png")

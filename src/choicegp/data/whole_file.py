@@ -31,6 +31,16 @@ def check_place(path: str | os.PathLike[str]) -> None:
         raise ChoiceGPError(f"cannot write {file}: {error.strerror or error}") from error
 
 
+def made_folder(path: str | os.PathLike[str]) -> Path:
+    """Return a folder, which is made if need be."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ChoiceGPError(f"{folder}: this folder cannot be made ({error.strerror})") from None
+    return folder
+
+
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a draft beside ``path``; it takes that name, in one step, only when all went well.

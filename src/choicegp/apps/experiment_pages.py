@@ -1,0 +1,136 @@
+"""What an experiment leaves for readers: a page with its figures, and a table of raw results."""
+
+import csv
+import inspect
+import io
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from choicegp.apps.figures import save_figure
+from choicegp.data.whole_file import whole_file
+from choicegp.experiments.attempt import Record, outcome
+from choicegp.experiments.experiment import Report
+
+OWN_COLUMNS = ("seconds", "status", "error", "version", "software", "machine", "started")
+
+
+def write_pages(
+    folder: Path, name: str, experiment: ModuleType, n_asked: int, records: Sequence[Record], command: Sequence[str]
+) -> list[Path]:
+    """Write table, figures and page of the runs that came to an end; every file is written whole or not at all.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+        Of the experiment; table and page are called so.
+    experiment : module
+    n_asked : int
+        Number of runs that were asked for.
+    records : sequence of Record
+        In the order in which they were asked for.
+    command : sequence of str
+        The words of the command that makes all this.
+
+    Returns
+    -------
+    list of Path
+        The page first.
+    """
+    table, page = folder / f"{name}.csv", folder / f"{name}.md"
+    # First what can hardly fail: the raw results.
+    _write(table, csv_text(records))
+    done = [outcome(record) for record in records if record["status"] == "done"]
+    report = experiment.report(done) if done else Report("No run is done.", {})
+    figures = [folder / f"{figure}.{kind}" for figure in report.figures for kind in ("png", "svg")]
+    for file in figures:
+        save_figure(report.figures[file.stem], file)
+    _write(page, page_text(experiment, report, n_asked, records, command))
+    return [page, table, *figures]
+
+
+def _write(path: Path, text: str) -> None:
+    with whole_file(path) as handle:
+        handle.write(text.encode("utf-8", errors="backslashreplace"))
+
+
+def csv_text(records: Sequence[Record]) -> str:
+    """Return one row for each run: settings, those of its values that are numbers or texts, and what became of it."""
+    settings = list(dict.fromkeys(name for record in records for name in record["settings"]))
+    values = list(
+        dict.fromkeys(
+            name for record in records for name, value in _values(record) if not isinstance(value, list | dict)
+        )
+    )
+    taken = {*settings, *OWN_COLUMNS}
+    head = [*settings, *(f"{name} (value)" if name in taken else name for name in values), *OWN_COLUMNS]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    for record in records:
+        found = dict(_values(record))
+        own = record | {"error": error_in_words(record)}
+        cells = [record["settings"].get(name) for name in settings] + [found.get(name) for name in values]
+        writer.writerow([*cells, *(own[name] for name in OWN_COLUMNS)])
+    return text.getvalue()
+
+
+def _values(record: Record) -> Iterable[tuple[str, Any]]:
+    return record.get("values", {}).items()
+
+
+def error_in_words(record: Record) -> str:
+    """Return a failed run's error in one line, nothing for other runs."""
+    if record["status"] == "done":
+        return ""
+    message = " ".join(record["error"]["message"].split())
+    return f"{record['error']['type']}: {message}" if message else record["error"]["type"]
+
+
+def settings_in_words(record: Record) -> str:
+    """Return a run's settings in one line."""
+    return ", ".join(f"{name} {value}" for name, value in record["settings"].items())
+
+
+def page_text(
+    experiment: ModuleType, report: Report, n_asked: int, records: Sequence[Record], command: Sequence[str]
+) -> str:
+    """Return the page: title, protocol, results, how they were made, and what failed."""
+    failed = [record for record in records if record["status"] != "done"]
+    figures = [f"![{name}]({name}.png)" for name in report.figures if f"({name}." not in report.text]
+    parts = [
+        f"# {experiment.TITLE}",
+        "## Protocol",
+        inspect.getdoc(experiment) or "",
+        "## Results",
+        report.text.strip(),
+        *figures,
+        "## How this was made",
+        f"    {shlex.join(command)}",
+        _made(n_asked, records, len(failed)),
+    ]
+    if failed:
+        rows = [f"| {_cell(settings_in_words(record))} | {_cell(error_in_words(record))} |" for record in failed]
+        parts += ["## Runs that failed", "\n".join(["| run | error |", "|---|---|", *rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _made(n_asked: int, records: Sequence[Record], n_failed: int) -> str:
+    n_done = len(records) - n_failed
+    lines = [
+        f"- {n_done} of {n_asked} runs are done" + (f", {n_failed} failed" if n_failed else ""),
+        f"- {sum(record['seconds'] for record in records):.0f} seconds of computing",
+    ]
+    for what in ("machine", "version", "software"):
+        counted = Counter(str(record[what]) for record in records)
+        kinds = [f"{kind} ({n} runs)" if len(counted) > 1 else kind for kind, n in counted.most_common()]
+        lines.append(f"- {'choicegp' if what == 'version' else what}: {'; '.join(kinds)}")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

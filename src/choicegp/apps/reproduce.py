@@ -1,0 +1,177 @@
+"""The command that runs the paper's experiments again, goes on where it was stopped, and writes what they say."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+from choicegp.apps import console
+from choicegp.errors import ChoiceGPError
+from choicegp.experiments import registry
+from choicegp.experiments.experiment import Options
+
+if TYPE_CHECKING:
+    from choicegp.experiments.attempt import Record
+    from choicegp.experiments.experiment import Settings
+    from choicegp.experiments.ledger import Ledger
+
+FOLDER = "experiments-out"
+ALL_CORES = -1
+_A_DAY = 24 * 3600.0
+
+
+class Request(NamedTuple):
+    """What was asked for: an experiment, a folder for its results, and where its runs are made.
+
+    Attributes
+    ----------
+    name : str
+    options : Options
+    out : str
+    data : str or None
+        The folder of published tables.
+    jobs : int
+        Processes on this machine.
+    dask : str or None
+        Address of a scheduler.
+    """
+
+    name: str
+    options: Options = Options()
+    out: str = FOLDER
+    data: str | None = None
+    jobs: int = ALL_CORES
+    dask: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the results go; those of quick runs must not be taken for others."""
+        return Path(self.out, "quick") if self.options.quick else Path(self.out)
+
+    @property
+    def command(self) -> list[str]:
+        """The command line that asks for this."""
+        quick, seed, repetitions = self.options
+        given = {
+            "--seed": (seed, 0), "--repetitions": (repetitions, None), "--out": (self.out, FOLDER),
+            "--data": (self.data, None), "--jobs": (self.jobs, ALL_CORES), "--dask": (self.dask, None),
+        }  # fmt: skip
+        words = [f"{name}={value}" for name, (value, default) in given.items() if value != default]
+        return ["choicegp", "reproduce", self.name, *(["--quick"] if quick else []), *words]
+
+
+def list_experiments() -> None:
+    """Say which experiments there are."""
+    width = max(map(len, registry.EXPERIMENTS))
+    for name in registry.EXPERIMENTS:
+        console.say(f"{name:{width}}  {registry.title(name)}")
+
+
+def reproduce(request: Request) -> None:
+    """Make the runs of an experiment that are not done yet, and write its table, figures and page.
+
+    Parameters
+    ----------
+    request : Request
+        A run that fails is recorded, and the others go on; at the end that is an error.
+    """
+    registry.module_name(request.name)  # refuse an unknown name before anything is made
+    if request.data is not None and not Path(request.data).is_dir():
+        raise ChoiceGPError(f"--data: there is no folder {request.data}")
+    from choicegp.data.whole_file import made_folder
+    from choicegp.experiments.engine import asked_runs
+    from choicegp.experiments.ledger import Ledger
+
+    folder = made_folder(request.folder)
+    with Ledger(folder / f"{request.name}.jsonl") as ledger:
+        experiment = registry.load(request.name)
+        asked = asked_runs(experiment.runs(request.options))
+        stopped: BaseException | None = None
+        try:
+            _make_runs(request, asked, ledger)
+        except (KeyboardInterrupt, ChoiceGPError) as error:
+            stopped = error
+        records = [record for settings in asked if (record := ledger.record(settings)) is not None]
+        if records:
+            _write(request, experiment, len(asked), records)
+    _end(stopped, records, len(asked), ledger.path)
+
+
+def _make_runs(request: Request, asked: "list[Settings]", ledger: "Ledger") -> None:
+    from choicegp.experiments.engine import attempts, outstanding
+
+    todo = outstanding(asked, ledger)
+    data = None if request.data is None else str(Path(request.data).absolute())
+    records = attempts(registry.module_name(request.name), todo, data, request.jobs, request.dask)
+    with _progress(len(asked), len(asked) - len(todo)) as tell, contextlib.closing(records):
+        for record in records:
+            ledger.add(record)
+            tell(record)
+
+
+def _write(request: Request, experiment: ModuleType, n_asked: int, records: "list[Record]") -> None:
+    from choicegp.apps.experiment_pages import write_pages
+
+    page, *others = write_pages(request.folder, request.name, experiment, n_asked, records, request.command)
+    n_done = sum(record["status"] == "done" for record in records)
+    console.say(f"{n_done} of {n_asked} runs are done. Read {page}; beside it are:")
+    for file in others:
+        console.say(f"  {file}")
+
+
+def _end(stopped: BaseException | None, records: "list[Record]", n_asked: int, ledger: Path) -> None:
+    """Raise what a command that is not all done ends with."""
+    n_failed = sum(record["status"] != "done" for record in records)
+    kept = f"{len(records) - n_failed} of {n_asked} runs are done and kept in {ledger}"
+    if isinstance(stopped, KeyboardInterrupt):
+        console.say_on_stderr(f"interrupted: {kept}; the same command goes on from there")
+        raise stopped
+    if stopped is not None:
+        raise ChoiceGPError(f"{stopped}; {kept}, the same command goes on from there" if records else str(stopped))
+    if n_failed:
+        raise ChoiceGPError(f"{n_failed} of {n_asked} runs failed, see the page; the same command tries them again")
+
+
+@contextlib.contextmanager
+def _progress(n_asked: int, n_before: int) -> "Iterator[Callable[[Record], None]]":
+    """Yield a function that is told of every record: a bar on a terminal, elsewhere a line for each run."""
+    from choicegp.apps.experiment_pages import error_in_words, settings_in_words
+
+    n_failed, n_ended = 0, n_before
+
+    def line(record: "Record") -> str:
+        error = error_in_words(record)
+        ending = f"failed with {error}" if error else "done"
+        return f"{n_ended} of {n_asked}: {settings_in_words(record)}: {ending} ({record['seconds']:.1f} s)"
+
+    if sys.stderr is None or not sys.stderr.isatty():
+
+        def tell(record: "Record") -> None:
+            nonlocal n_ended
+            n_ended += 1
+            console.say_on_stderr(line(record))
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(), TextColumn("{task.completed} of {task.total} runs{task.description}"), TimeElapsedColumn(),
+        TextColumn("left:"), TimeRemainingColumn(),
+    )  # fmt: skip
+    # Runs may take minutes: their pace is that of the whole time, not of the last half minute.
+    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=_A_DAY) as bar:
+        task = bar.add_task("", total=n_asked, completed=n_before)
+
+        def show(record: "Record") -> None:
+            nonlocal n_ended, n_failed
+            n_ended += 1
+            if record["status"] != "done":
+                n_failed += 1
+                bar.print(console.plain_text(line(record)), markup=False, highlight=False)
+            bar.update(task, advance=1, description=f", {n_failed} failed" if n_failed else "")
+
+        yield show

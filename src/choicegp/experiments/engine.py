@@ -1,0 +1,123 @@
+"""Runs of an experiment side by side: on the cores of this machine, or on a Dask cluster.
+
+Either way the work is the same, `choicegp.experiments.attempt.attempt`, and records come as runs end, in any order.
+Only the process that asked for them keeps them, so that a worker may end at any time.
+"""
+
+import contextlib
+import json
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from choicegp.errors import ChoiceGPError
+from choicegp.experiments.attempt import Record, attempt, not_attempted
+from choicegp.experiments.experiment import Settings
+from choicegp.experiments.ledger import Ledger, key_of
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECTION_SECONDS = 10
+
+
+def asked_runs(runs: Sequence[Settings]) -> list[Settings]:
+    """Return an experiment's settings as a ledger keeps them, each once: lists for tuples."""
+    return [json.loads(json.dumps(settings)) for settings in {key_of(settings): settings for settings in runs}.values()]
+
+
+def outstanding(asked: Sequence[Settings], ledger: Ledger) -> list[Settings]:
+    """Return the runs that are not done: those never made, and those that failed."""
+    records = [(settings, ledger.record(settings)) for settings in asked]
+    return [settings for settings, record in records if record is None or record["status"] != "done"]
+
+
+def attempts(
+    module: str, todo: Sequence[Settings], data: str | None = None, jobs: int = -1, dask: str | None = None
+) -> Generator[Record, None, None]:
+    """Make runs and yield their records as they come.
+
+    Parameters
+    ----------
+    module : str
+        Full name of the experiment's module; workers import it.
+    todo : sequence of dict
+    data : str, optional
+        The folder of published tables, by default the one named by a worker's CHOICEGP_DATA.
+    jobs : int
+        Processes on this machine, -1 for one on each core; with one the runs are made in this process.
+    dask : str, optional
+        Address of a Dask scheduler, whose workers then make the runs.
+
+    Yields
+    ------
+    Record
+        Closing the iterator ends the runs that are under way.
+    """
+    if not todo:
+        return
+    if dask is not None:
+        with contextlib.closing(_on_dask(module, todo, data, dask)) as records:
+            yield from records
+    else:
+        with contextlib.closing(_on_this_machine(module, todo, data, jobs)) as records:
+            yield from records
+
+
+def _on_this_machine(
+    module: str, todo: Sequence[Settings], data: str | None, jobs: int
+) -> Generator[Record, None, None]:
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    # Each process gets its share of the cores for linear algebra: joblib sees to that.
+    n_jobs = min(effective_n_jobs(jobs), len(todo))
+    parallel = Parallel(n_jobs, backend="loky", return_as="generator_unordered", batch_size=1)
+    try:
+        yield from parallel(delayed(attempt)(module, settings, data) for settings in todo)
+    except Exception as error:  # not of a run: those are recorded
+        raise ChoiceGPError(
+            f"a worker process came to a sudden end, perhaps for lack of memory ({type(error).__name__})"
+        ) from error
+
+
+def _on_dask(module: str, todo: Sequence[Settings], data: str | None, address: str) -> Generator[Record, None, None]:
+    """Hand all runs to a cluster at once.
+
+    Dask's own futures, not joblib's backend for Dask: that one waits for ever when a task has ended its workers several
+    times (joblib 1.6), where Dask's futures tell so.
+    """
+    with contextlib.closing(_connected(address)) as client:
+        from distributed import as_completed
+
+        futures = {client.submit(attempt, module, settings, data, pure=False): settings for settings in todo}
+        try:
+            for future in as_completed(futures):
+                settings = futures.pop(future)
+                yield _result(future, settings, address)
+        finally:
+            client.cancel(list(futures))
+
+
+def _result(future: Any, settings: Settings, address: str) -> Record:
+    if future.status == "error":
+        # The cluster's doing: the run ended its worker several times, or the worker could not begin it.
+        return not_attempted(settings, future.exception())
+    if future.status != "finished":
+        raise ChoiceGPError(f"the connection to the Dask scheduler at {address} was lost")
+    return future.result()
+
+
+def _connected(address: str) -> "Client":
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ChoiceGPError("--dask needs Dask: pip install 'choicegp[dask]'") from None
+    try:
+        client = Client(address, timeout=CONNECTION_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ChoiceGPError(f"no Dask scheduler answers at {address} within {CONNECTION_SECONDS} seconds") from error
+    try:
+        client.wait_for_workers(1, timeout=CONNECTION_SECONDS)
+    except TimeoutError:
+        client.close()
+        raise ChoiceGPError(f"the Dask scheduler at {address} has no workers: start some") from None
+    return client
