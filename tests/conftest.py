@@ -46,6 +46,21 @@ def data_folder() -> Path:
     return folder
 
 
+@pytest.fixture
+def toy(tmp_path, monkeypatch) -> Path:
+    """Register the experiment "toy", and return the folder of notes by which it is watched and told what to do."""
+    from choicegp.experiments import registry
+
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    # Workers are other processes: they find the module by their path, and the folder in the settings of a run.
+    monkeypatch.syspath_prepend(TESTS / "toys")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS / "toys"), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("TOY_NOTES", str(notes))
+    monkeypatch.setitem(registry.EXPERIMENTS, "toy", "toy_experiment")
+    return notes
+
+
 def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     """Turn a skip into a failure under CHOICEGP_REQUIRE_ALL=1; an expected failure is not a skip."""
     if os.environ.get("CHOICEGP_REQUIRE_ALL") == "1" and report.skipped and not hasattr(report, "wasxfail"):

@@ -58,7 +58,7 @@ class Request(NamedTuple):
             "--seed": (seed, 0), "--repetitions": (repetitions, None), "--out": (self.out, FOLDER),
             "--data": (self.data, None), "--jobs": (self.jobs, ALL_CORES), "--dask": (self.dask, None),
         }  # fmt: skip
-        words = [f"{name}={value}" for name, (value, default) in given.items() if value != default]
+        words = [word for name, (value, default) in given.items() if value != default for word in (name, str(value))]
         return ["choicegp", "reproduce", self.name, *(["--quick"] if quick else []), *words]
 
 
