@@ -10,8 +10,6 @@ import time
 import warnings
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from choicegp.experiments.experiment import Report
 
 TITLE = "A toy"
@@ -40,6 +38,6 @@ def run(settings, data):
 
 
 def report(outcomes):
-    figure = Figure(figsize=(2, 2))
-    figure.subplots().plot([one.values["twice"] for one in outcomes])
-    return Report(f"Doubled: {[one.values['twice'] for one in outcomes]}", {"doubled": figure})
+    from matplotlib.figure import Figure
+
+    return Report(f"Doubled: {[one.values['twice'] for one in outcomes]}", {"doubled": Figure(figsize=(1, 1))})

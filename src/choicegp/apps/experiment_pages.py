@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from choicegp.apps.figures import save_figure
 from choicegp.data.whole_file import whole_file
 from choicegp.experiments.attempt import Record, outcome
 from choicegp.experiments.experiment import Report
@@ -41,6 +40,8 @@ def write_pages(
     list of Path
         The page first.
     """
+    from choicegp.apps.figures import save_figure
+
     table, page = folder / f"{name}.csv", folder / f"{name}.md"
     # First what can hardly fail: the raw results.
     _write(table, csv_text(records))
