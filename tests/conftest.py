@@ -18,7 +18,7 @@ os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest
 
 TESTS = Path(__file__).parent
 # Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
-QUICKLY_COMPILED = ("estimators/", "inference/", "selection/", "apps/test_selection_plot.py")
+QUICKLY_COMPILED = ("estimators/", "experiments/", "inference/", "selection/", "apps/test_selection_plot.py")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -44,6 +44,21 @@ def data_folder() -> Path:
     folder = Path(named)
     assert folder.is_dir(), f"CHOICEGP_DATA names {named!r}, which is not a folder"
     return folder
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch) -> Path:
+    """Register the experiment "toy", and return the folder of notes by which it is watched and told what to do."""
+    from choicegp.experiments import registry
+
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    # Workers are other processes: they find the module by their path, and the folder in the settings of a run.
+    monkeypatch.syspath_prepend(TESTS / "toys")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS / "toys"), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("TOY_NOTES", str(notes))
+    monkeypatch.setitem(registry.EXPERIMENTS, "toy", "toy_experiment")
+    return notes
 
 
 def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from choicegp.apps.figures import save_figure
 from choicegp.data.whole_file import whole_file
 from choicegp.experiments.attempt import Record, outcome
 from choicegp.experiments.experiment import Report
 
-OWN_COLUMNS = ("seconds", "status", "error", "version", "software", "machine", "started")
+OWN_COLUMNS = ("seconds", "status", "error", "warnings", "version", "software", "machine", "started")
 
 
 def write_pages(
@@ -41,6 +40,8 @@ def write_pages(
     list of Path
         The page first.
     """
+    from choicegp.apps.figures import save_figure
+
     table, page = folder / f"{name}.csv", folder / f"{name}.md"
     # First what can hardly fail: the raw results.
     _write(table, csv_text(records))
@@ -73,7 +74,7 @@ def csv_text(records: Sequence[Record]) -> str:
     writer.writerow(head)
     for record in records:
         found = dict(_values(record))
-        own = record | {"error": error_in_words(record)}
+        own = record | {"error": error_in_words(record), "warnings": "; ".join(record["warnings"])}
         cells = [record["settings"].get(name) for name in settings] + [found.get(name) for name in values]
         writer.writerow([*cells, *(own[name] for name in OWN_COLUMNS)])
     return text.getvalue()
@@ -104,6 +105,7 @@ def page_text(
     figures = [f"![{name}]({name}.png)" for name in report.figures if f"({name}." not in report.text]
     parts = [
         f"# {experiment.TITLE}",
+        *(["**A quick version: its numbers are not those of the experiment.**"] if "--quick" in command else []),
         "## Protocol",
         inspect.getdoc(experiment) or "",
         "## Results",
@@ -113,6 +115,9 @@ def page_text(
         f"    {shlex.join(command)}",
         _made(n_asked, records, len(failed)),
     ]
+    warned = Counter(text for record in records for text in record["warnings"])
+    if warned:
+        parts += ["## Warnings", "\n".join(f"- {n} runs: {' '.join(text.split())}" for text, n in warned.most_common())]
     if failed:
         rows = [f"| {_cell(settings_in_words(record))} | {_cell(error_in_words(record))} |" for record in failed]
         parts += ["## Runs that failed", "\n".join(["| run | error |", "|---|---|", *rows])]

@@ -58,7 +58,7 @@ class Request(NamedTuple):
             "--seed": (seed, 0), "--repetitions": (repetitions, None), "--out": (self.out, FOLDER),
             "--data": (self.data, None), "--jobs": (self.jobs, ALL_CORES), "--dask": (self.dask, None),
         }  # fmt: skip
-        words = [f"{name}={value}" for name, (value, default) in given.items() if value != default]
+        words = [word for name, (value, default) in given.items() if value != default for word in (name, str(value))]
         return ["choicegp", "reproduce", self.name, *(["--quick"] if quick else []), *words]
 
 
@@ -77,9 +77,7 @@ def reproduce(request: Request) -> None:
     request : Request
         A run that fails is recorded, and the others go on; at the end that is an error.
     """
-    registry.module_name(request.name)  # refuse an unknown name before anything is made
-    if request.data is not None and not Path(request.data).is_dir():
-        raise ChoiceGPError(f"--data: there is no folder {request.data}")
+    _check(request)
     from choicegp.data.whole_file import made_folder
     from choicegp.experiments.engine import asked_runs
     from choicegp.experiments.ledger import Ledger
@@ -97,6 +95,17 @@ def reproduce(request: Request) -> None:
         if records:
             _write(request, experiment, len(asked), records)
     _end(stopped, records, len(asked), ledger.path)
+
+
+def _check(request: Request) -> None:
+    """Refuse what cannot be done, before anything is made."""
+    if not request.name:
+        raise ChoiceGPError(f"say which experiment: {', '.join(registry.EXPERIMENTS)}")
+    registry.module_name(request.name)
+    if request.data is not None and not Path(request.data).is_dir():
+        raise ChoiceGPError(f"--data: there is no folder {request.data}")
+    if request.jobs < 1 and request.jobs != ALL_CORES:
+        raise ChoiceGPError(f"--jobs is a number from 1, or {ALL_CORES} for all cores; got {request.jobs}")
 
 
 def _make_runs(request: Request, asked: "list[Settings]", ledger: "Ledger") -> None:

@@ -6,6 +6,7 @@ import platform
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -17,8 +18,10 @@ from choicegp.experiments.experiment import Outcome, Settings
 
 Record = dict[str, Any]
 """What became of a run, plain JSON: ``settings``; ``status``, "done" or "failed"; ``values``, or ``error`` with its
-``type``, ``message`` and the last lines of its ``traceback``; ``seconds``; ``started``; ``version`` of choicegp,
-``software`` beside it and the ``machine``."""
+``type``, ``message`` and the last lines of its ``traceback``; ``warnings``, as texts; ``seconds``; ``started``;
+``version`` of choicegp, ``software`` beside it and the ``machine``."""
+FIELDS = ("settings", "status", "warnings", "seconds", "started", "version", "software", "machine")
+"""What every record has."""
 
 _TRACEBACK_LINES = 20
 
@@ -40,13 +43,16 @@ def attempt(module: str, settings: Settings, data: str | None) -> Record:
         An exception in the run is recorded, not raised.
     """
     started, start = _now(), time.perf_counter()
-    try:
-        experiment = importlib.import_module(module)
-        start = time.perf_counter()  # the first run of a process would pay for the imports
-        found: Record = {"status": "done", "values": plain(experiment.run(settings, data))}
-    except Exception as error:
-        found = {"status": "failed", "error": _described(error)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            experiment = importlib.import_module(module)
+            start = time.perf_counter()  # the first run of a process would pay for the imports
+            found: Record = {"status": "done", "values": plain(experiment.run(settings, data))}
+        except Exception as error:
+            found = {"status": "failed", "error": _described(error)}
     seconds = round(time.perf_counter() - start, 3)
+    found["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
     about = {"version": __version__, "software": software(), "machine": machine()}
     return {"settings": settings, **found, "seconds": seconds, "started": started, **about}
 
@@ -54,9 +60,8 @@ def attempt(module: str, settings: Settings, data: str | None) -> Record:
 def not_attempted(settings: Settings, error: BaseException) -> Record:
     """Record a run that no worker could make or bring to its end."""
     about = {"version": __version__, "software": software(), "machine": "unknown"}
-    return {
-        "settings": settings, "status": "failed", "error": _described(error), "seconds": 0.0, "started": _now(), **about
-    }  # fmt: skip
+    found = {"status": "failed", "error": _described(error), "warnings": []}
+    return {"settings": settings, **found, "seconds": 0.0, "started": _now(), **about}
 
 
 def outcome(record: Record) -> Outcome:
@@ -108,8 +113,11 @@ def machine() -> str:
     if "jax" in sys.modules:
         import jax
 
-        device = jax.devices()[0]
-        parts.append("JAX on " + (device.platform if device.platform == "cpu" else device.device_kind))
+        try:
+            device = jax.devices()[0]
+            parts.append("JAX on " + (device.platform if device.platform == "cpu" else device.device_kind))
+        except RuntimeError:  # what JAX_PLATFORMS names is not there: the run will have said so
+            parts.append("no device for JAX")
     return ", ".join(parts)
 
 

@@ -44,6 +44,10 @@ SHARES = {
     "new_pairs": "new pairs of the inputs",
     "pairs_of_new_inputs": "pairs of new inputs",
 }
+IN_THE_PAPER = (
+    "The paper has pictures, and no numbers. There ChoiceNN with one output follows u; with two outputs it ended in "
+    "two different optima, neither of which agrees with the choices; the two utilities of ChoiceGP coincide."
+)
 COLOURS = ("#0072B2", "#D55E00")  # told apart by the colour-blind; the lines' styles tell them apart in grey
 LINES: tuple[Any, ...] = ("-", (0, (4, 2)))
 
@@ -116,11 +120,7 @@ def report(outcomes: Sequence[Outcome]) -> Report:
     alike = [one.values["called_alike"] for one in ordered if "called_alike" in one.values]
     if alike:
         lines += ["", f"The fit of ChoiceGP {'says' if all(alike) else 'does not say'} that its utilities are alike."]
-    lines += [
-        "", "The paper has pictures, and no numbers. There ChoiceNN with one output follows u; with two outputs it ended "
-        "in two different optima, neither of which agrees with the choices; the two utilities of ChoiceGP coincide.",
-    ]  # fmt: skip
-    return Report("\n".join(lines), {"counterexample": picture(ordered)})
+    return Report("\n".join([*lines, "", IN_THE_PAPER]), {"counterexample": picture(ordered)})
 
 
 def _name(settings: Settings) -> str:

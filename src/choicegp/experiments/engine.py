@@ -6,6 +6,7 @@ Only the process that asked for them keeps them, so that a worker may end at any
 
 import contextlib
 import json
+import re
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECTION_SECONDS = 10
+_ADDRESS = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:\d+")
 
 
 def asked_runs(runs: Sequence[Settings]) -> list[Settings]:
@@ -75,7 +77,8 @@ def _on_this_machine(
         yield from parallel(delayed(attempt)(module, settings, data) for settings in todo)
     except Exception as error:  # not of a run: those are recorded
         raise ChoiceGPError(
-            f"a worker process came to a sudden end, perhaps for lack of memory ({type(error).__name__})"
+            f"a worker process came to a sudden end ({type(error).__name__}), perhaps for lack of memory: then use "
+            "fewer --jobs"
         ) from error
 
 
@@ -90,9 +93,11 @@ def _on_dask(module: str, todo: Sequence[Settings], data: str | None, address: s
 
         futures = {client.submit(attempt, module, settings, data, pure=False): settings for settings in todo}
         try:
-            for future in as_completed(futures):
-                settings = futures.pop(future)
-                yield _result(future, settings, address)
+            for future in as_completed(futures, loop=client.loop):
+                record = _result(future, futures.pop(future), address)
+                # Or the cluster would keep the result, and make the run again if it lost its worker.
+                future.release()
+                yield record
         finally:
             client.cancel(list(futures))
 
@@ -107,6 +112,8 @@ def _result(future: Any, settings: Settings, address: str) -> Record:
 
 
 def _connected(address: str) -> "Client":
+    if not _ADDRESS.fullmatch(address):
+        raise ChoiceGPError(f"--dask: {address!r} is no address of a scheduler: write tcp://HOST:PORT")
     try:
         from distributed import Client
     except ImportError:

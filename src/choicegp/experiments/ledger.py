@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from choicegp.errors import ChoiceGPError
-from choicegp.experiments.attempt import Record
+from choicegp.experiments.attempt import FIELDS, Record
 from choicegp.experiments.experiment import Settings
 
 _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -118,6 +118,7 @@ class Ledger:
             good += len(line)
             try:
                 record = json.loads(line)
+                _ = [record[field] for field in FIELDS]
                 if "values" in record:
                     record["values"] = _mapped(record["values"], _read_number)
                 self.records[key_of(record["settings"])] = record

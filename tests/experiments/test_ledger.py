@@ -1,0 +1,146 @@
+"""The ledger: what was written is there again, whatever happened to who wrote it."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+
+from choicegp.errors import ChoiceGPError
+from choicegp.experiments.attempt import not_attempted
+from choicegp.experiments.ledger import Ledger, key_of
+
+
+def record(seed, **values):
+    made = not_attempted({"seed": seed}, ValueError("no luck"))
+    if not values:
+        return made
+    del made["error"]
+    return made | {"status": "done", "values": values}
+
+
+def kept(path):
+    with Ledger(path) as ledger:
+        return ledger.records
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Return the place of a ledger with two runs, of which one failed."""
+    with Ledger(tmp_path / "toy.jsonl") as ledger:
+        ledger.add(record(0, accuracy=0.1 + 0.2))
+        ledger.add(record(1))
+    return ledger.path
+
+
+def test_what_was_written_is_read(path):
+    with Ledger(path) as ledger:
+        assert ledger.record({"seed": 0})["values"] == {"accuracy": 0.1 + 0.2}
+        assert ledger.record({"seed": 1})["error"]["message"] == "no luck"
+        assert ledger.record({"seed": 2}) is None
+
+
+def test_the_order_of_settings_does_not_matter():
+    assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1}) != key_of({"a": 1, "b": 2.5})
+
+
+def test_settings_have_no_missing_numbers():
+    with pytest.raises(ValueError, match="JSON compliant"):
+        key_of({"lapse": math.nan})
+
+
+def test_every_line_is_strict_json_on_the_disk_at_once(path):
+    with Ledger(path) as ledger:
+        ledger.add(record(2, x=math.nan))
+        lines = path.read_text().splitlines()
+
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    assert [json.loads(line, parse_constant=refuse)["settings"]["seed"] for line in lines] == [0, 1, 2]
+
+
+def test_numbers_that_json_does_not_know_come_back(path):
+    values = {"a": math.nan, "b": [math.inf, {"c": -math.inf}], "d": "nan", "e": -0.0, "f": 1e-320}
+    with Ledger(path) as ledger:
+        ledger.add(record(2, **values))
+    found = kept(path)[key_of({"seed": 2})]["values"]
+    assert math.isnan(found["a"])
+    assert found | {"a": 0} == values | {"a": 0}
+    assert math.copysign(1, found["e"]) == -1
+
+
+def test_such_a_word_in_a_message_is_left_alone(path):
+    with Ledger(path) as ledger:
+        ledger.add(not_attempted({"seed": 3}, ValueError("NaN")))
+    assert kept(path)[key_of({"seed": 3})]["error"]["message"] == "NaN"
+
+
+def test_a_name_that_is_no_proper_text_can_be_written(path):
+    with Ledger(path) as ledger:
+        ledger.add(not_attempted({"seed": 3}, ValueError("caf\udce9.csv")))
+    assert kept(path)[key_of({"seed": 3})]["error"]["message"] == "caf\udce9.csv"
+
+
+def test_the_last_line_of_a_run_counts(path):
+    with Ledger(path) as ledger:
+        ledger.add(record(1, accuracy=0.5))
+    assert kept(path)[key_of({"seed": 1})]["status"] == "done"
+    assert len(path.read_text().splitlines()) == 3, "a ledger only grows"
+
+
+@pytest.mark.parametrize("left", [1, 20, -1])
+def test_a_line_that_was_cut_is_removed_and_the_next_is_whole(path, left):
+    whole = path.read_bytes()
+    line = json.dumps(record(2, x=1)).encode() + b"\n"
+    path.write_bytes(whole + line[:left])
+    with Ledger(path) as ledger:
+        assert path.read_bytes() == whole
+        assert len(ledger.records) == 2
+        ledger.add(record(3, x=1))
+    assert path.read_bytes().startswith(whole)
+    assert list(kept(path)) == [key_of({"seed": seed}) for seed in (0, 1, 3)]
+
+
+@pytest.mark.parametrize("line", ["half a line", "[]", '{"settings": {"seed": 5}}', "5", ""])
+def test_a_foreign_line_is_named(path, line):
+    with path.open("a") as file:
+        file.write(line + "\n")
+    before = path.read_bytes()
+    with pytest.raises(ChoiceGPError, match=r"toy\.jsonl, line 3 is not the record of a run"), Ledger(path):
+        pass
+    assert path.read_bytes() == before
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(ChoiceGPError, match="nowhere"), Ledger(tmp_path / "nowhere" / "toy.jsonl"):
+        pass
+
+
+def test_a_full_disk_is_told(monkeypatch, path):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    with Ledger(path) as ledger:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(ChoiceGPError, match=r"toy\.jsonl: No space left on device"):
+            ledger.add(record(2, x=1))
+        assert ledger.record({"seed": 2}) is None
+
+
+def test_one_process_at_a_time_and_a_dead_one_is_no_obstacle(path):
+    code = (
+        "import sys, time; from choicegp.experiments.ledger import Ledger\n"
+        "with Ledger(sys.argv[1]): print('open', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(ChoiceGPError, match=r"toy\.jsonl is in use by another process"), Ledger(path):
+            pass
+    finally:
+        other.kill()
+        other.communicate()
+    assert len(kept(path)) == 2
