@@ -18,7 +18,7 @@ os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest
 
 TESTS = Path(__file__).parent
 # Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
-QUICKLY_COMPILED = ("estimators/", "inference/", "selection/", "apps/test_selection_plot.py")
+QUICKLY_COMPILED = ("estimators/", "experiments/", "inference/", "selection/", "apps/test_selection_plot.py")
 
 
 @pytest.hookimpl(wrapper=True)
