@@ -6,12 +6,13 @@ to 4; utilities drawn from a Gaussian process (100 objects in 2 dimensions, 150 
 
 The paper's real tables (am, edm, jura, slump, vehicle; three outputs each): 50 objects (Jura and Slump: drawn with
 the seed; EDM has 30), all pairs of them, of which 60% are for training; d = 1 to 5, seed 0 (the paper shows one
-repetition).  With --folds 10 the same training sets are also judged by exact 10-fold cross-validation: without every
-fold the whole search is made anew, hyperparameters and all.
+repetition).  With --folds 10 every number is also judged by exact 10-fold cross-validation on the same training sets:
+without every fold the models are searched anew, hyperparameters and all.  With --decide 10 such folds decide where
+leave-one-out leaves several numbers within one standard error of the best.
 
     python experiments/selection.py sincos-150-3 [--seeds 20]
     python experiments/selection.py gp-2 [--seeds 10]
-    python experiments/selection.py am edm jura slump vehicle --seeds 1 [--folds 10 [--most 3]]
+    python experiments/selection.py am edm jura slump vehicle --seeds 1 [--decide 10] [--folds 10 [--most 3]]
 """
 
 import argparse
@@ -57,28 +58,14 @@ def training_pairs(table: datasets.ObjectTable, seed: int) -> ChoiceData:
     return table.choices(pairs[: round(TRAINING_SHARE * len(pairs))])
 
 
-def cross_validated(data: ChoiceData, most: int, n_folds: int) -> list[np.ndarray]:
-    """Return the log-probability of every set by models of 1, 2, ... utilities that the search finds without its fold.
-
-    The search's models, not single fits: a number of utilities left in a poor optimum in one fold would be compared
-    unfairly here too.
-    """
-    fold = np.random.default_rng(0).permutation(len(data)) % n_folds
-    scores = [np.zeros(len(data)) for _ in range(most)]
-    for k in range(n_folds):
-        models = select_n_utilities(data[fold != k], max_utilities=most, random_state=0, progress=False).models
-        for own, model in zip(scores, models.values(), strict=False):
-            own[fold == k] = model.log_prob(data[fold == k])
-    return scores
-
-
-def against_the_best(scores: list[np.ndarray]) -> str:
-    """Put totals into words, each with its difference to the best and the standard error of that, set by set."""
-    best = max(scores, key=np.sum)
-    error = [np.sqrt(len(best)) * np.std(own - best) for own in scores]
-    return " ".join(
-        f"{own.sum():.1f} ({own.sum() - best.sum():.1f} +- {e:.1f})" for own, e in zip(scores, error, strict=True)
-    )
+def cross_validated(data: ChoiceData, most: int, n_folds: int) -> str:
+    """Put the cross-validated scores of 1, 2, ... utilities into words, each with its difference to the best."""
+    table = select_n_utilities(
+        data, max_utilities=most, random_state=0, folds=n_folds, contenders="all", progress=False
+    ).table
+    difference = table["cv"] - table["cv"].max()
+    rows = zip(table["cv"], difference, table["cv_se"], strict=True)
+    return " ".join(f"{score:.1f} ({worse:.1f} +- {error:.1f})" for score, worse, error in rows)
 
 
 def main() -> None:
@@ -86,7 +73,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("settings", nargs="+")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--folds", type=int, default=0, help="also cross-validate with this many folds")
+    parser.add_argument("--decide", type=int, help="folds that decide where leave-one-out cannot")
+    parser.add_argument("--folds", type=int, default=0, help="also cross-validate every number with this many folds")
     parser.add_argument("--most", type=int, help="most utilities that are cross-validated")
     args = parser.parse_args()
     for setting in args.settings:
@@ -94,14 +82,16 @@ def main() -> None:
         for seed in range(args.seeds):
             start = time.perf_counter()
             data, most = make(setting, seed), 4 if "-" in setting else 5
-            found = select_n_utilities(data, max_utilities=most, random_state=0, progress=False)
+            found = select_n_utilities(data, max_utilities=most, random_state=0, folds=args.decide, progress=False)
             chosen[found.n_utilities] += 1
             elpd = " ".join(f"{value:.1f}" for value in found.table["elpd"])
             seconds = time.perf_counter() - start
             print(f"{setting} seed {seed}: d = {found.n_utilities} (elpd {elpd}), {seconds:.0f} s", flush=True)
             if args.folds:
                 scores = cross_validated(data, args.most or most, args.folds)
-                print(f"{setting} seed {seed}: {args.folds} folds {against_the_best(scores)}", flush=True)
+                print(f"{setting} seed {seed}: {args.folds} folds {scores}", flush=True)
+            if args.decide:
+                print(f"{setting} seed {seed}: {found.reason}", flush=True)
         print(f"{setting}: " + ", ".join(f"d = {d}: {n}" for d, n in sorted(chosen.items())), flush=True)
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from choicegp import ChoiceGP, datasets
 from choicegp.apps.selection_plot import plot_selection
 from choicegp.apps.words import selection_in_words
+from choicegp.estimators import dimension
 from choicegp.estimators.dimension import SelectionResult
 from choicegp.selection.loo import PsisDiagnostics, loo_result
 
@@ -57,6 +58,30 @@ def test_in_words(found):
     assert lines[-1] == "Chosen: 2 utilities: the best."
 
 
+class TestCrossValidated:
+    @pytest.fixture
+    def compared(self, found):
+        return found._replace(
+            n_utilities=3, table=found.table.assign(cv=[np.nan, -88.0, -80.0], cv_se=[np.nan, 3.0, 0.0])
+        )
+
+    def test_in_words(self, compared):
+        lines = selection_in_words(compared).splitlines()
+        assert lines[0].split()[-3:] == ["cv", "cv", "se"]
+        assert lines[2].split()[-2:] == ["-88.0", "3.0"]
+        assert lines[1].split()[-1] == "0"  # one utility was not compared: nothing stands there
+
+    def test_columns_without_a_score_are_not_shown(self, found, compared):
+        empty = found._replace(table=compared.table.assign(cv=np.nan, cv_se=np.nan))
+        assert selection_in_words(empty) == selection_in_words(found)
+
+    def test_the_picture_says_so(self, found, compared):
+        labels = [line.get_label() for line in plot_selection(compared).lines]
+        assert "chosen: 3\nby cross-validation" in labels
+        empty = found._replace(table=compared.table.assign(cv=np.nan, cv_se=np.nan))
+        assert "chosen: 2" in [line.get_label() for line in plot_selection(empty).lines]
+
+
 class TestCommand:
     @pytest.fixture
     def choices(self, tmp_path, monkeypatch):
@@ -77,6 +102,18 @@ class TestCommand:
         assert lines[-2:] == ["The model is in model.cgp.", "The picture is in s.png."]
         assert (choices / "s.png").read_bytes().startswith(b"\x89PNG")
 
+    def test_folds_are_passed_on(self, choices, run, found, monkeypatch):
+        asked = []
+
+        def search(*_, **options):
+            asked.append(options["folds"])
+            return found
+
+        monkeypatch.setattr(dimension, "select_n_utilities", search)
+        assert run("select", "choices.csv", "--folds", "7")[0] == 0
+        assert run("select", "choices.csv")[0] == 0
+        assert asked == [7, None]
+
     def test_a_place_that_cannot_be_written_is_found_before_the_work(self, choices, run):
         code, out, err = run("select", "choices.csv", "-o", "nowhere/model.cgp")
         assert (code, out) == (2, "")
@@ -86,6 +123,7 @@ class TestCommand:
         ("options", "message"),
         [
             (["--lapse", "often"], "--lapse takes a number or the word learn"),
+            (["--folds", "1"], "greater than or equal to 2"),
             (["--max-utilities", "0"], "greater than or equal to 1"),
         ],
     )

@@ -5,14 +5,14 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets, select_n_utilities
 from choicegp.estimators import dimension
-from choicegp.estimators.dimension import _is_over, _Step
 from choicegp.estimators.fitting import FitOptions, fit_posterior
 from choicegp.estimators.growing import grown_starts
 from choicegp.estimators.runtime import computing
+from choicegp.estimators.search import Step
 from choicegp.inference.posterior import condition, factorise_on_host, prior_covariance
 from choicegp.inference.problem import pose
-from choicegp.selection.comparison import smallest_within_one_se
-from choicegp.selection.loo import PsisDiagnostics, loo_result
+from choicegp.selection.comparison import HeldOut
+from choicegp.selection.loo import CavityDiagnostics, loo_result
 
 QUICK = {"n_restarts": 1, "max_iter": 60, "progress": False}
 
@@ -126,21 +126,16 @@ def test_starts_with_one_utility_more(found, sincos):
 
 
 def test_the_number_agrees_with_cross_validation(sincos, found):
-    """Fourteen folds, hyperparameters relearned in each, and the same rule: the same number.
+    """Fourteen folds, all learned anew in each, and the same rule: the same number.
 
     Without two or three of the forty sets a problem is still padded to forty: no program is compiled for it.
     """
-    order = np.random.default_rng(0).permutation(len(sincos))
-    results = {}
-    for d, model in found.models.items():
-        pointwise = np.zeros(len(sincos))
-        for fold in np.array_split(order, 14):
-            rest = sincos.take(np.setdiff1d(order, fold))
-            # From the model of all sets, which saves the annealing; all is learned anew.
-            pointwise[fold] = ChoiceGP(d, **QUICK).fit(rest, init=model).log_prob(sincos.take(fold))
-        results[d] = loo_result(pointwise, PsisDiagnostics(pointwise, pointwise), np.zeros(0, int), "", ())
-    assert smallest_within_one_se(results) == found.n_utilities
-    assert results[2].elpd > results[1].elpd + 100
+    again = select_n_utilities(sincos, max_utilities=2, folds=14, contenders="all", **QUICK)
+    assert again.n_utilities == found.n_utilities
+    cv = again.table["cv"]
+    assert cv[2] > cv[1] + 100
+    assert again.table["cv_se"][2] == 0
+    assert again.reason.startswith(f"2 utilities: the best score by 14-fold cross-validation, {cv[2]:.1f}; one utility")
 
 
 def test_utilities_that_order_all_objects_alike_are_reported_as_one():
@@ -151,25 +146,84 @@ def test_utilities_that_order_all_objects_alike_are_reported_as_one():
     assert not any("alike" in note for note in ChoiceGP(1, **QUICK).fit(data).fit_result_.notes)
 
 
-def scored(*pointwise):
-    none = PsisDiagnostics(np.zeros(4), np.zeros(4))
-    result = loo_result(np.array(pointwise, float), none, np.zeros(0, int), "", ())
-    return _Step(None, "annealed", result, 0.0)
+def judged(model, *pointwise):
+    none = CavityDiagnostics(*np.zeros((4, 4)))
+    return Step(model, "annealed", loo_result(np.array(pointwise, float), none, np.zeros(0, int), "", ()), 0.0)
 
 
-@pytest.mark.parametrize(
-    ("levels", "over"),
-    [
-        ([-5.0, -1.0], False),
-        ([-5.0, -1.0, -2.0], False),
-        ([-5.0, -1.0, -2.0, -3.0], True),
-        ([-5.0, -1.0, -2.0, -0.5], False),
-        ([-1.0, -2.0, -3.0], True),
-    ],
-)
-def test_the_search_ends_after_two_clearly_worse_steps(levels, over):
-    steps = {d + 1: scored(level, level, level, level - 0.01) for d, level in enumerate(levels)}
-    assert _is_over(steps) == over
+@pytest.fixture
+def close(found, monkeypatch):
+    """Make a search that cannot tell two utilities from three, the best; four are close too, and not simpler."""
+    scores = {1: [-9.0, -9, -9, -9], 2: [-1.0, -2, -1, -2], 3: [-2.0, -1, -2, -0.5], 4: [-1.0, -2, -2, -0.6]}
+    steps = {d: judged(found.models[min(d, 3)], *scores[d]) for d in scores}
+    monkeypatch.setattr(dimension, "judged_steps", lambda *_: steps)
+    asked = []
+
+    def folds(scores):
+        def compared(data, numbers, n_folds, options, **more):
+            asked.append((numbers, n_folds, more["random_state"], more["n_jobs"]))
+            return {d: HeldOut(np.array(scores[d], float)) for d in numbers}
+
+        monkeypatch.setattr(dimension, "cross_validated", compared)
+        return asked
+
+    return folds
+
+
+def test_what_leaving_one_out_cannot_decide_is_cross_validated(close, sincos):
+    asked = close({2: [-9.0, -9, -9, -8], 3: [-2.0, -2, -2, -2]})
+    result = select_n_utilities(sincos, 4, 5, folds=10, n_jobs=2, progress=False)
+    assert asked == [([2, 3], 10, 5, 2)]
+    assert result.n_utilities == 3
+    assert result.model is result.models[3]
+    np.testing.assert_allclose(result.table["cv"], [np.nan, -35.0, -8.0, np.nan])
+    np.testing.assert_allclose(result.table["cv_se"], [np.nan, np.sqrt(4 * 0.1875), 0.0, np.nan])
+    assert result.reason.startswith(
+        "3 utilities: the best score by 10-fold cross-validation, -8.0; one utility less is worse by 27.0, more than "
+        "the standard error 0.9 of that difference; leave-one-out cannot tell 2 (-6.0) and 3 (-5.5) apart"
+    )
+
+
+def test_the_smaller_number_stays_where_cross_validation_cannot_decide_either(close, sincos):
+    close({2: [-2.0, -3, -2, -2.5], 3: [-2.0, -1, -4, -2]})
+    result = select_n_utilities(sincos, 4, folds=5, progress=False)
+    assert result.n_utilities == 2
+    assert result.reason.startswith(
+        "2 utilities: the smallest number within one standard error of the best by 5-fold cross-validation, 3 (-9.0); "
+        "the difference is 0.5 with standard error 2.9; leave-one-out cannot tell"
+    )
+
+
+def test_the_smallest_number_may_be_the_best(close, sincos):
+    close({2: [-1.0, -1, -1, -1], 3: [-2.0, -1, -2, -1]})
+    result = select_n_utilities(sincos, 4, folds=5, progress=False)
+    assert result.reason.startswith(
+        "2 utilities: the best score by 5-fold cross-validation, -4.0; one utility more is worse by 2.0 with standard "
+        "error 1.0; leave-one-out cannot tell"
+    )
+
+
+def test_nothing_is_cross_validated_without_need(close, sincos, found, monkeypatch):
+    asked = close({})
+    result = select_n_utilities(sincos, 4, progress=False)
+    assert result.n_utilities == 2
+    assert "cv" not in result.table
+    assert "the difference is 0.5 with standard error 2.3; cross-validation may tell more (folds=10)" in result.reason
+    clear = {d: judged(found.models[d], *[-score] * 4) for d, score in ((1, 9.0), (2, 1.0), (3, 2.0))}
+    monkeypatch.setattr(dimension, "judged_steps", lambda *_: clear)
+    result = select_n_utilities(sincos, 3, folds=10, progress=False)
+    assert result.n_utilities == 2
+    assert result.table[["cv", "cv_se"]].isna().all(axis=None)
+    assert "folds" not in result.reason
+    assert asked == []
+
+
+def test_all_numbers_are_cross_validated_on_request(close, sincos):
+    asked = close({1: [-1.0] * 4, 2: [-2.0] * 4, 3: [-3.0] * 4, 4: [-4.0] * 4})
+    result = select_n_utilities(sincos, 4, folds=2, contenders="all", progress=False)
+    assert asked[0][0] == [1, 2, 3, 4]
+    assert result.n_utilities == 1
+    assert list(result.table["cv"]) == [-4.0, -8.0, -12.0, -16.0]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +234,10 @@ def test_the_search_ends_after_two_clearly_worse_steps(levels, over):
         ({"kernels": "rbf"}, "select_n_utilities has no option 'kernels': it takes those of ChoiceGP"),
         ({"kernel": "rbff"}, "kernel"),
         ({"inference": "mcmc"}, "the number of utilities is chosen with inference='dense'"),
+        ({"folds": 1}, "folds must be a whole number of at least 2; got 1"),
+        ({"folds": 41}, "folds must be at most the number of sets, 40; got 41"),
+        ({"folds": 2, "contenders": "some"}, "contenders must be 'undecided' or 'all'; got 'some'"),
+        ({"contenders": "all"}, "contenders='all' are compared by cross-validation: say folds=10"),
         ({"progress": "x"}, "progress must be True, False or 'auto'; got 'x'"),
     ],
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from choicegp.selection.comparison import differences_to_best, smallest_within_one_se
+from choicegp.selection.comparison import HeldOut, differences_to_best, smallest_within_one_se, undecided
 from choicegp.selection.loo import PsisDiagnostics, loo_result
 
 
@@ -38,3 +38,19 @@ def test_the_smallest_within_one_standard_error(gains, noise, chosen):
     base = rng.normal(size=50)
     waves = [noise * np.cos(2 * np.pi * (d + 1) * np.arange(50) / 50) for d in range(3)]
     assert smallest_within_one_se({d + 1: scored(base + gains[d] + waves[d]) for d in range(3)}) == chosen
+
+
+@pytest.mark.parametrize(
+    ("gains", "noise", "left"),
+    [
+        ([0.0, 0.01, 0.02], 1.0, [1, 2, 3]),
+        ([0.01, -5.0, 0.02], 1.0, [1, 3]),  # the one in between is clearly worse
+        ([0.0, 1.01, 1.0], 0.5, [2]),  # the third is close to the best, but larger
+        ([0.0, 1.0, 2.0], 0.1, [3]),
+    ],
+)
+def test_numbers_that_cannot_be_told_from_the_best(gains, noise, left):
+    waves = [noise * np.cos(2 * np.pi * (d + 1) * np.arange(50) / 50) for d in range(3)]
+    results = {d + 1: HeldOut(gains[d] + waves[d]) for d in range(3)}
+    assert undecided(results) == left
+    assert smallest_within_one_se(results) == left[0]

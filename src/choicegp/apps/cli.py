@@ -140,6 +140,12 @@ def select(
     object_effects: _ObjectEffects = False,
     lapse: _Lapse = "0",
     restarts: _Restarts = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            "--folds", min=2, show_default=False, help="Where that leaves several numbers, cross-validate with so many."
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Fits side by side; -1 for all cores.")] = -1,
     seed: _Seed = 0,
 ) -> None:
@@ -158,7 +164,7 @@ def select(
 
     found = select_n_utilities(
         data, max_utilities, seed, n_jobs=jobs, kernel=kernel, object_effects=object_effects, lapse=rate,
-        n_restarts=restarts,
+        n_restarts=restarts, folds=folds,
     )  # fmt: skip
     console.say(selection_in_words(found))
     if output is not None:

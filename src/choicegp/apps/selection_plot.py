@@ -44,7 +44,8 @@ def plot_selection(found: "SelectionResult", *, ax: "Axes | None" = None) -> "Ax
         label="of the difference\nto the best",
     )  # fmt: skip
     chosen = found.n_utilities
-    ax.plot([chosen], [table["elpd"].loc[chosen]], "s", color=COLOURS[1], markersize=9, label=f"chosen: {chosen}")
+    by = "\nby cross-validation" if "cv" in table and table["cv"].notna().any() else ""
+    ax.plot([chosen], [table["elpd"].loc[chosen]], "s", color=COLOURS[1], markersize=9, label=f"chosen: {chosen}{by}")
     for number, (d, score) in enumerate(far["elpd"].items()):
         ax.text(0.02, 0.04 + 0.08 * number, f"{d}: {score:.0f}, off the scale", transform=ax.transAxes, fontsize=9)
     ax.set_xticks(list(table.index))

@@ -29,9 +29,10 @@ def fit_in_words(model: "ChoiceGP", n_sets: int) -> str:
 
 def selection_in_words(found: "SelectionResult") -> str:
     """Show how each number of utilities scored, and say which was chosen and why."""
-    names = {"difference": "to best", "difference_se": "its se", "n_effective": "parameters"}
-    table = found.table.rename(columns=names).rename_axis("utilities")
-    shown = table.reset_index().to_string(index=False, float_format=lambda value: f"{value:.1f}")
+    names = {"difference": "to best", "difference_se": "its se", "n_effective": "parameters", "cv_se": "cv se"}
+    # Without a column that says nothing: where there was no need to, nothing was cross-validated.
+    table = found.table.dropna(axis="columns", how="all").rename(columns=names).rename_axis("utilities")
+    shown = table.reset_index().to_string(index=False, float_format=lambda value: f"{value:.1f}", na_rep="")
     warnings = [f"Warning: {d}: {result.warning}." for d, result in found.results.items() if result.warning]
     return "\n".join([shown, *warnings, f"Chosen: {found.reason}"])
 

@@ -1,7 +1,7 @@
 """How many utilities: a forward search over their number, judged by leaving sets out."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -10,12 +10,12 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
-from choicegp.estimators.fitting import MORE_STARTS, FitOptions, fit_posterior, jobs_option
-from choicegp.estimators.leave_one_out import leave_one_out
-from choicegp.estimators.runtime import computing, is_watched, linear_algebra_for, n_threads, on_terminal
-from choicegp.inference.fit import Clock
+from choicegp.estimators.cross_validation import cross_validated
+from choicegp.estimators.fitting import MORE_STARTS, FitOptions, jobs_option
+from choicegp.estimators.runtime import is_watched, linear_algebra_for, n_threads, on_terminal
+from choicegp.estimators.search import Step, judged_steps
 from choicegp.selection.alike import alike_notes
-from choicegp.selection.comparison import Difference, differences_to_best, smallest_within_one_se
+from choicegp.selection.comparison import HeldOut, Judged, differences_to_best, smallest_within_one_se, undecided
 from choicegp.selection.loo import LooResult
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _MODEL = TypeVar("_MODEL", bound=ChoiceGP)
 _FEW_OBJECTS = 500  # shown; up to there more starts are tried than in a single fit
-PATIENCE = 2  # steps in a row that are clearly worse than the best end the search
 
 
 class SelectionResult(NamedTuple):
@@ -32,11 +31,14 @@ class SelectionResult(NamedTuple):
     Attributes
     ----------
     n_utilities : int
-        The smallest number whose elpd is within one paired standard error of the best.
+        The smallest number whose elpd is within one paired standard error of the best; where that left several and
+        they were cross-validated, the smallest of them whose cross-validated score is.
     table : DataFrame
         Indexed by the number of utilities: ``elpd``, ``se``, ``difference`` to the best with its paired standard
         error ``difference_se``, ``n_effective`` parameters, ``doubtful`` sets, ``refits`` made, ``elbo``,
-        ``start`` ("annealed", or "grown" from the utilities of the row above) and ``seconds``.
+        ``start`` ("annealed", "grown" from the utilities of the row above, or "shrunk" from those of the row below)
+        and ``seconds``.  With ``folds`` also ``cv``, the cross-validated log score, and ``cv_se``, the paired standard
+        error of its difference to the best; NaN for numbers that were not cross-validated.
     models : dict
         The fitted model of each number.
     reason : str
@@ -57,24 +59,13 @@ class SelectionResult(NamedTuple):
         return self.models[self.n_utilities]
 
 
-class _Step(NamedTuple):
-    model: ChoiceGP
-    start: str
-    loo: LooResult | None
-    seconds: float
-
-    @property
-    def result(self) -> LooResult:
-        """How well the model predicts sets that it has not seen."""
-        assert self.loo is not None
-        return self.loo
-
-
 def select_n_utilities(
     data: ChoiceData,
     max_utilities: int = 5,
     random_state: int = 0,
     *,
+    folds: int | None = None,
+    contenders: str = "undecided",
     n_jobs: int | None = None,
     progress: bool | str = "auto",
     **options: Any,
@@ -88,14 +79,25 @@ def select_n_utilities(
     or after two numbers in a row whose elpd is worse than the best by more than one paired standard error.  The
     smallest number whose elpd is within one paired standard error of the best is chosen.
 
+    Leave-one-out holds the hyperparameters, which the set left out helped to learn, and so does not see how well they
+    are determined.  With ``folds``, numbers that it cannot tell apart are compared by cross-validation: without each
+    fold the search is made anew up to the largest of them, hyperparameters and all, and the smallest number whose
+    log score is within one paired standard error of the best is chosen.  That takes several times as long.
+
     Parameters
     ----------
     data : ChoiceData
         With choices.
     max_utilities : int
     random_state : int
+    folds : int, optional
+        Number of folds of a cross-validation where leave-one-out leaves several numbers within one standard error of
+        the best; None: none.
+    contenders : {"undecided", "all"}
+        What is cross-validated: the numbers up to the best that leave-one-out cannot tell from it, if there are
+        several; or all numbers that were tried, in any case.
     n_jobs : int, optional
-        Fits that run side by side, by joblib; -1 for all cores.  By default as in `ChoiceGP`.
+        Fits, and folds, that run side by side, by joblib; -1 for all cores.  By default as in `ChoiceGP`.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
     **options
@@ -116,24 +118,24 @@ def select_n_utilities(
     if not isinstance(data, ChoiceData):
         raise ChoiceGPError(f"select_n_utilities takes a ChoiceData; got {type(data).__name__}")
     most = whole_number("max_utilities", max_utilities, 1)
+    n_folds = _folds(folds, contenders, data)
     template = _template(options | {"random_state": random_state})
-    steps: dict[int, _Step] = {}
     n_shown = len(np.unique(data.flat_shown))
     if template.get("n_restarts") is None and n_shown <= _FEW_OBJECTS:
         # A number of utilities that is left in a worse optimum than another is not compared fairly.
         template["n_restarts"] = MORE_STARTS
     threads = n_threads(jobs_option(n_jobs), n_shown)
     with _progress_bar(progress, most) as say, linear_algebra_for(n_shown):
-        annealed = _annealed_fits(template, data, most, threads)
-        for d in range(1, most + 1):
-            say(d)
-            steps[d] = _step(next(annealed), steps.get(d - 1), data, threads)
-            if d > 2 and steps[d].result.elpd > steps[d - 1].result.elpd:
-                # Perhaps one utility less would do as well, and its fit was left in a worse optimum.
-                steps[d - 1] = _again(steps[d - 1], steps[d], "shrunk", data, threads)
-            if _is_over(steps):
-                break
-    return _result(steps, most)
+        steps = judged_steps(data, most, template, threads, say)
+    held_out: dict[int, HeldOut] = {}
+    if n_folds is not None:
+        results = {d: step.result for d, step in steps.items()}
+        numbers = list(steps) if contenders == "all" else undecided(results)
+        if len(numbers) > 1:
+            held_out = cross_validated(
+                data, numbers, n_folds, template, random_state=random_state, n_jobs=threads, progress=progress
+            )
+    return _result(steps, most, n_folds, held_out)
 
 
 def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
@@ -163,62 +165,25 @@ def _template(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"inference": inference, "progress": False}
 
 
-def _annealed_fits(options: dict[str, Any], data: ChoiceData, most: int, n_jobs: int) -> Iterator[ChoiceGP]:
-    """Yield the models of 1, 2, ... utilities, of which ``n_jobs`` at a time are fitted side by side."""
-    from joblib import Parallel, delayed
-
-    # Threads share the compiled programs, and compiling and fitting both let other threads run.  Nothing is begun
-    # that is not waited for: a fit left behind would go on in the background.
-    with Parallel(n_jobs, prefer="threads") as run:
-        for first in range(1, most + 1, n_jobs):
-            numbers = range(first, min(first + n_jobs, most + 1))
-            yield from run(delayed(_annealed)(d, options, data) for d in numbers)
-
-
-def _annealed(n_utilities: int, options: dict[str, Any], data: ChoiceData) -> ChoiceGP:
-    return ChoiceGP(n_utilities, **options).fit(data)
+def _folds(folds: int | None, contenders: str, data: ChoiceData) -> int | None:
+    if contenders not in ("undecided", "all"):
+        raise ChoiceGPError(f"contenders must be 'undecided' or 'all'; got {contenders!r}")
+    if folds is None:
+        if contenders != "undecided":
+            raise ChoiceGPError(f"contenders={contenders!r} are compared by cross-validation: say folds=10")
+        return None
+    n_folds = whole_number("folds", folds, 2)
+    if n_folds > len(data):
+        raise ChoiceGPError(f"folds must be at most the number of sets, {len(data)}; got {folds}")
+    return n_folds
 
 
-def _step(model: ChoiceGP, before: _Step | None, data: ChoiceData, n_jobs: int) -> _Step:
-    """Score a model; where there is a smaller one, fit once more from that and keep the better fit."""
-    step = _Step(model, "annealed", None, model.fit_result_.seconds)
-    return _scored(step, n_jobs) if before is None else _again(step, before, "grown", data, n_jobs)
-
-
-def _again(step: _Step, neighbour: _Step, start: str, data: ChoiceData, n_jobs: int) -> _Step:
-    """Fit once more from a model with one utility less or more, keep the better fit, and score it."""
-    params = step.model.get_params(deep=False)
-    checked = FitOptions.validated(params).decided(data)
-    if checked.inference == "dense":
-        with computing(step.model.device):
-            fitted = fit_posterior(data, checked, None, neighbour.model.posterior_)
-        step = step._replace(seconds=step.seconds + fitted.result.seconds)
-        if fitted.elbo > step.model.elbo_:
-            step = step._replace(model=ChoiceGP(**params)._keep(fitted, data), start=start, loo=None)
-    return _scored(step, n_jobs)
-
-
-def _scored(step: _Step, n_jobs: int) -> _Step:
-    if step.loo is not None:
-        return step
-    clock = Clock(None)
-    loo = leave_one_out(step.model, "cavity", None, 0, n_jobs)
-    return step._replace(loo=loo, seconds=step.seconds + clock.seconds)
-
-
-def _is_over(steps: dict[int, _Step]) -> bool:
-    """Whether the last steps are all clearly worse than the best."""
-    differences = differences_to_best({d: step.result for d, step in steps.items()})
-    last = [differences[d] for d in sorted(steps)[-PATIENCE:]]
-    return len(steps) > PATIENCE and all(-difference.elpd > difference.se for difference in last)
-
-
-def _result(steps: dict[int, _Step], most: int) -> SelectionResult:
+def _result(steps: dict[int, Step], most: int, n_folds: int | None, held_out: dict[int, HeldOut]) -> SelectionResult:
     import pandas as pd
 
     results = {d: step.result for d, step in steps.items()}
     differences = differences_to_best(results)
-    chosen = smallest_within_one_se(results)
+    chosen = smallest_within_one_se(held_out or results)
     rows = {
         d: {
             "elpd": step.result.elpd,
@@ -235,41 +200,75 @@ def _result(steps: dict[int, _Step], most: int) -> SelectionResult:
         for d, step in steps.items()
     }
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("n_utilities")
+    if n_folds is not None:
+        errors = {d: difference.se for d, difference in differences_to_best(held_out).items()} if held_out else {}
+        table["cv"] = [held_out[d].elpd if d in held_out else np.nan for d in steps]
+        table["cv_se"] = [errors.get(d, np.nan) for d in steps]
     models = {d: step.model for d, step in steps.items()}
-    return SelectionResult(chosen, table, models, _reason(steps, differences, chosen, most), results)
+    reason = "; ".join([*_why(results, n_folds, held_out, chosen), *_remarks(steps, chosen, most)]) + "."
+    return SelectionResult(chosen, table, models, reason, results)
 
 
-def _reason(steps: dict[int, _Step], differences: dict[int, Difference], chosen: int, most: int) -> str:
-    best = max(steps, key=lambda d: steps[d].result.elpd)
+def _why(
+    results: dict[int, LooResult], n_folds: int | None, held_out: dict[int, HeldOut], chosen: int
+) -> Iterator[str]:
+    """Say by which scores the number was chosen."""
+    if not held_out:
+        yield from _by_the_rule(results, chosen, "leave-one-out")
+        if n_folds is None and len(undecided(results)) > 1:
+            yield "cross-validation may tell more (folds=10)"
+        return
+    yield from _by_the_rule(held_out, chosen, f"{n_folds}-fold cross-validation")
+    close, alone = undecided(results), smallest_within_one_se(results)
+    if len(close) > 1:
+        names = [_scored(results, d) for d in close]
+        yield f"leave-one-out cannot tell {', '.join(names[:-1])} and {names[-1]} apart"
+    elif alone != chosen:
+        yield f"leave-one-out says {_scored(results, alone)}"
 
-    def scored(d: int) -> str:
-        return f"{d} ({steps[d].result.elpd:.1f})"
 
-    if chosen == best:
-        text = [f"{_utilities(chosen)}: the best leave-one-out score, {steps[best].result.elpd:.1f}"]
-        if chosen > 1:
-            nearest = differences[chosen - 1]
-            text.append(
-                f"one utility less is worse by {-nearest.elpd:.1f}, more than the standard error "
-                f"{nearest.se:.1f} of that difference"
-            )
-    else:
+def _by_the_rule(results: Mapping[int, Judged], chosen: int, by: str) -> Iterator[str]:
+    """Say how the chosen number stands to the best or, when it is the best, to the one next to it."""
+    differences = differences_to_best(results)
+    best = max(results, key=lambda d: results[d].elpd)
+    if chosen != best:
         gain = differences[chosen]
-        text = [
-            f"{_utilities(chosen)}: the smallest number within one standard error of the best, {scored(best)}; "
-            f"the difference is {-gain.elpd:.1f} with standard error {gain.se:.1f}"
-        ]
+        yield (
+            f"{_utilities(chosen)}: the smallest number within one standard error of the best by {by}, "
+            f"{_scored(results, best)}; the difference is {-gain.elpd:.1f} with standard error {gain.se:.1f}"
+        )
+        return
+    yield f"{_utilities(chosen)}: the best score by {by}, {results[best].elpd:.1f}"
+    smaller, larger = ([d for d in results if sign * d > sign * chosen] for sign in (-1, 1))
+    if smaller:
+        d = max(smaller)
+        less = "one utility less" if d == chosen - 1 else f"{d}"
+        yield (
+            f"{less} is worse by {-differences[d].elpd:.1f}, more than the standard error {differences[d].se:.1f} of "
+            "that difference"
+        )
+    elif larger:
+        d = min(larger)
+        more = "one utility more" if d == chosen + 1 else f"{d}"
+        yield f"{more} is worse by {-differences[d].elpd:.1f} with standard error {differences[d].se:.1f}"
+
+
+def _remarks(steps: dict[int, Step], chosen: int, most: int) -> Iterator[str]:
+    """Say what else a reader of the result should know."""
     last = max(steps)
     if last < most:
-        text.append(f"{last - 1} and {last} are clearly worse than the best, so more were not tried")
+        yield f"{last - 1} and {last} are clearly worse than the best, so more were not tried"
     elif chosen == most > 1:
-        text.append(f"more than {most} were not tried: raise max_utilities")
-    text += alike_notes(np.asarray(steps[chosen].model.posterior_.mean))
-    text += [*steps[chosen].result.notes]
+        yield f"more than {most} were not tried: raise max_utilities"
+    yield from alike_notes(np.asarray(steps[chosen].model.posterior_.mean))
+    yield from steps[chosen].result.notes
     doubtful = [d for d, step in steps.items() if len(step.result.doubtful)]
     if doubtful:
-        text.append("scores with " + ", ".join(map(_utilities, doubtful)) + " rest on sets that are in doubt")
-    return "; ".join(text) + "."
+        yield "scores with " + ", ".join(map(_utilities, doubtful)) + " rest on sets that are in doubt"
+
+
+def _scored(results: Mapping[int, Judged], d: int) -> str:
+    return f"{d} ({results[d].elpd:.1f})"
 
 
 def _utilities(n: int) -> str:
