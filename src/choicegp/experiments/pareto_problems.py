@@ -109,10 +109,10 @@ def _fitted(settings: Settings, train: ChoiceData, n_utilities: int) -> tuple[An
 
 def load(problem: str, n_sets: int = N_SETS, data: Path | str | None = None) -> ChoiceData:
     """Make the choices of a problem; where the folder of data has them, read them."""
-    file = None if data is None else Path(data) / f"{problem}.npy"
-    if n_sets != N_SETS or file is None or not file.exists():
+    file = None if data is None else Path(data) / _file_name(problem, n_sets)
+    if file is None or not file.exists():
         return datasets.benchmark_choices(problem, n_sets, SIZE, random_state=0).data
-    chosen = np.unpackbits(np.load(file)).astype(bool).reshape(n_sets, SIZE)
+    chosen = np.unpackbits(np.load(file), count=n_sets * SIZE).astype(bool).reshape(n_sets, SIZE)
     low, high = np.zeros(N_VARIABLES), np.ones(N_VARIABLES)
     if problem == "zdt4":
         low[1:], high[1:] = -5.0, 5.0
@@ -121,13 +121,17 @@ def load(problem: str, n_sets: int = N_SETS, data: Path | str | None = None) -> 
     return ChoiceData.from_sets(X, shown, [row[mask] for row, mask in zip(shown, chosen, strict=True)])
 
 
-def write(folder: Path) -> None:
+def write(folder: Path, n_sets: int = N_SETS) -> None:
     """Write which objects are chosen, a bit each; the objects themselves come from the seed."""
     folder.mkdir(parents=True, exist_ok=True)
     for problem in PROBLEMS:
-        chosen = datasets.benchmark_choices(problem, N_SETS, SIZE, random_state=0).data.flat_chosen
+        chosen = datasets.benchmark_choices(problem, n_sets, SIZE, random_state=0).data.flat_chosen
         assert chosen is not None
-        np.save(folder / f"{problem}.npy", np.packbits(chosen))
+        np.save(folder / _file_name(problem, n_sets), np.packbits(chosen))
+
+
+def _file_name(problem: str, n_sets: int) -> str:
+    return f"{problem}-{n_sets}.npy"
 
 
 def report(outcomes: Sequence[Outcome]) -> Report:
