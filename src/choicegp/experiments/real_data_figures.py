@@ -1,0 +1,107 @@
+"""Figures of the experiment on real data: tests in the simplex, and the score against the number of utilities."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from choicegp.experiments.real_data_comparisons import Comparison
+from choicegp.experiments.real_data_paper import LOO, NAMES
+
+_BLUE, _ORANGE = "#0072B2", "#D55E00"  # of Okabe and Ito's colours, told apart by the colour-blind
+_TOP = np.sqrt(0.75)
+_CORNERS = np.array([[0.0, 0.0], [0.5, _TOP], [1.0, 0.0]])  # left, rope, right
+
+
+def draw_simplices(comparisons: Sequence[Comparison]) -> Figure:
+    """Draw the posterior draws of every comparison in its simplex.
+
+    Parameters
+    ----------
+    comparisons : sequence of Comparison
+
+    Returns
+    -------
+    Figure
+    """
+    figure = Figure(figsize=(3.9 * len(comparisons), 3.9), layout="constrained")
+    for ax, comparison in zip(figure.subplots(1, len(comparisons), squeeze=False)[0], comparisons, strict=True):
+        _draw_simplex(ax, comparison)
+    figure.suptitle("Which is better on a new table? Posterior draws, darker where there are more, and their shares")
+    return figure
+
+
+def _draw_simplex(ax: Axes, comparison: Comparison) -> None:
+    places = comparison.test.points @ _CORNERS
+    ax.hexbin(
+        places[:, 0], places[:, 1], gridsize=(44, 22), extent=(0.0, 1.0, 0.0, _TOP), bins="log", mincnt=1,
+        cmap="Blues", vmin=0.3, linewidths=0.0, zorder=1,
+    )  # fmt: skip
+    outline = np.vstack([_CORNERS, _CORNERS[:1]])
+    ax.plot(*outline.T, color="0.2", linewidth=1.2, zorder=2)
+    centre = _CORNERS.mean(axis=0)
+    for i in range(3):  # where two regions are equally probable, and the third is less so
+        ax.plot(*np.vstack([centre, (_CORNERS[i - 1] + _CORNERS[i]) / 2]).T, color=_ORANGE, linewidth=1.0, zorder=3)
+    left, rope, right = (f"{share:.3f}" for share in comparison.test.shares)
+    label: dict[str, Any] = {"ha": "center", "fontsize": 10}
+    ax.text(0.0, -0.04, f"{comparison.baseline}\nbetter\n{left}", va="top", **label)
+    ax.text(0.5, _TOP + 0.03, f"practically equal\n{rope}", va="bottom", **label)
+    ax.text(1.0, -0.04, f"ChoiceGP\nbetter\n{right}", va="top", **label)
+    ax.set(xlim=(-0.2, 1.2), ylim=(-0.28, 1.06), aspect="equal")
+    ax.set_title(f"ChoiceGP and {comparison.baseline}", fontsize=11)
+    ax.set_axis_off()
+
+
+def draw_loo(searches: pd.DataFrame) -> Figure:
+    """Draw the leave-one-out score of every table against the number of utilities, beside the paper's.
+
+    Parameters
+    ----------
+    searches : DataFrame
+        A row per table, its index: ``n_utilities`` that was chosen, and ``elpd_1``, ``se_1``, ``difference_se_1`` and
+        so on.
+
+    Returns
+    -------
+    Figure
+    """
+    columns = min(3, len(searches))
+    rows = -(-len(searches) // columns)
+    figure = Figure(figsize=(max(5.0, 3.6 * columns), 1.0 + 2.8 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax, (table, search) in zip(grid, searches.iterrows(), strict=False):
+        _draw_scores(ax, str(table), search)
+    for ax in grid[len(searches) :]:
+        ax.remove()
+    keys = {label: handle for ax in figure.axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(keys.values()), list(keys), loc="outside lower center", ncols=min(2, columns), frameon=False)
+    return figure
+
+
+def _draw_scores(ax: Axes, table: str, search: pd.Series) -> None:
+    numbers = [d for d in range(1, 1 + len(LOO[table])) if pd.notna(search.get(f"elpd_{d}"))]
+    elpd, se, paired = (
+        np.array([float(search[f"{name}_{d}"]) for d in numbers]) for name in ("elpd", "se", "difference_se")
+    )
+    drawn = np.array(numbers) > 1  # one utility is off any scale: the floor of the likelihood sets its score
+    places = np.array(numbers)[drawn]
+    ax.errorbar(places, elpd[drawn], se[drawn], color="0.6", capsize=3.0, zorder=1, label="ours, with standard error")
+    ax.errorbar(
+        places, elpd[drawn], paired[drawn], color=_BLUE, linestyle="", marker="o", linewidth=2.5, zorder=2,
+        label="with standard error of the difference to the best",
+    )  # fmt: skip
+    chosen = int(search["n_utilities"])
+    if chosen > 1:
+        ax.plot(
+            [chosen], [elpd[numbers.index(chosen)]], "o", markersize=13, fillstyle="none", color="black",
+            markeredgewidth=1.5, label="chosen",
+        )  # fmt: skip
+    published = range(2, 1 + len(LOO[table]))
+    ax.plot(published, LOO[table][1:], "s--", color=_ORANGE, markersize=5, label="the paper's PSIS-LOO")
+    ax.set_xticks(range(2, 1 + len(LOO[table])))
+    ax.margins(0.1, 0.12)
+    ax.set(xlabel="number of utilities d", ylabel="expected log score")
+    ax.set_title(f"{NAMES[table]}\nat d = 1: {elpd[0]:.0f} (the paper's {LOO[table][0]})", fontsize=10)
