@@ -116,5 +116,9 @@ class TestDask:
         assert record["error"]["message"] == "4 workers died"
 
     def test_a_lost_scheduler_is_told(self):
+        def result():
+            raise RuntimeError("cancelled")
+
+        future = SimpleNamespace(status="cancelled", result=result)
         with pytest.raises(ChoiceGPError, match="connection to the Dask scheduler at tcp://there:1 was lost"):
-            engine._result(SimpleNamespace(status="cancelled"), {"seed": 0}, "tcp://there:1")
+            engine._result(future, {"seed": 0}, "tcp://there:1")

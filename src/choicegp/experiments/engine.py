@@ -106,9 +106,10 @@ def _result(future: Any, settings: Settings, address: str) -> Record:
     if future.status == "error":
         # The cluster's doing: the run ended its worker several times, or the worker could not begin it.
         return not_attempted(settings, future.exception())
-    if future.status != "finished":
-        raise ChoiceGPError(f"the connection to the Dask scheduler at {address} was lost")
-    return future.result()
+    try:
+        return future.result()
+    except Exception as error:  # cancelled: not by us, who would not ask any more
+        raise ChoiceGPError(f"the connection to the Dask scheduler at {address} was lost") from error
 
 
 def _connected(address: str) -> "Client":
