@@ -74,7 +74,10 @@ def _on_this_machine(
     n_jobs = min(effective_n_jobs(jobs), len(todo))
     parallel = Parallel(n_jobs, backend="loky", return_as="generator_unordered", batch_size=1)
     try:
-        yield from parallel(delayed(attempt)(module, settings, data) for settings in todo)
+        with warnings.catch_warnings():
+            # Compiled programs make a process grow, and loky then replaces it between two runs: nothing is lost.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
+            yield from parallel(delayed(attempt)(module, settings, data) for settings in todo)
     except Exception as error:  # not of a run: those are recorded
         raise ChoiceGPError(
             f"a worker process came to a sudden end ({type(error).__name__}), perhaps for lack of memory: then use "
