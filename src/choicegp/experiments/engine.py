@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECTION_SECONDS = 10
+_MOST_GROWTH = 3_000_000_000  # bytes by which a process may grow
 _ADDRESS = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:\d+")
 
 
@@ -76,14 +77,27 @@ def _on_this_machine(
     parallel = Parallel(n_jobs, backend="loky", return_as="generator_unordered", batch_size=1)
     try:
         with warnings.catch_warnings():
-            # Compiled programs make a process grow, and loky then replaces it between two runs: nothing is lost.
+            # A process that grew too large is replaced between two runs: nothing is lost.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
-            yield from parallel(delayed(attempt)(module, settings, data) for settings in todo)
+            yield from parallel(delayed(_attempt_in_worker)(module, settings, data) for settings in todo)
     except Exception as error:  # not of a run: those are recorded
         raise ChoiceGPError(
             f"a worker process came to a sudden end ({type(error).__name__}), perhaps for lack of memory: then use "
             "fewer --jobs"
         ) from error
+
+
+def _attempt_in_worker(module: str, settings: Settings, data: str | None) -> Record:
+    """Make a run in a process that keeps its compiled programs.
+
+    They let it grow, which loky takes for a leak: beyond 0.3 GB it would replace the process, every minute or so, and
+    the next one would begin with its imports.
+    """
+    with contextlib.suppress(ImportError):
+        from joblib.externals.loky import process_executor
+
+        process_executor._MAX_MEMORY_LEAK_SIZE = _MOST_GROWTH
+    return attempt(module, settings, data)
 
 
 def _on_dask(module: str, todo: Sequence[Settings], data: str | None, address: str) -> Generator[Record, None, None]:
