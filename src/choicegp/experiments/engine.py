@@ -6,8 +6,8 @@ Only the process that asked for them keeps them, so that a worker may end at any
 
 import contextlib
 import json
-import warnings
 import re
+import warnings
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
