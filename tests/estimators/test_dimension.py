@@ -7,10 +7,12 @@ from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets, select_n_uti
 from choicegp.estimators import dimension
 from choicegp.estimators.fitting import FitOptions, fit_posterior
 from choicegp.estimators.growing import grown_starts
+from choicegp.estimators.leave_one_out import prepare_to_leave_out
 from choicegp.estimators.runtime import computing
 from choicegp.estimators.search import Step
 from choicegp.inference.posterior import condition, factorise_on_host, prior_covariance
 from choicegp.inference.problem import pose
+from choicegp.selection import cavity
 from choicegp.selection.comparison import HeldOut
 from choicegp.selection.loo import CavityDiagnostics, loo_result
 
@@ -123,6 +125,21 @@ def test_starts_with_one_utility_more(found, sincos):
             mean = np.asarray(condition(factor, start.sites).mean)[:, :n]
             expected = 0.0 * posterior.mean[:1] if copied is None else posterior.mean[copied : copied + 1]
             np.testing.assert_allclose(mean, np.concatenate([posterior.mean, expected]), atol=1e-3)
+
+
+def test_what_is_compiled_ahead_is_what_leaves_sets_out(found, sincos, monkeypatch):
+    """One program that is prepared for other shapes would be compiled in vain, and another one later."""
+    programs = (cavity.settle, cavity._log_scores)
+    for one in programs:
+        monkeypatch.setattr(one, "_executables", {})
+        monkeypatch.setattr(one, "prepare", lambda *args, one=one: one._executable(args))
+    model = found.models[2]
+    with computing():
+        prepare_to_leave_out(sincos, FitOptions.validated(model.get_params()))
+    prepared = [set(one._executables) for one in programs]
+    assert [len(keys) for keys in prepared] == [1, 1]
+    assert model.loo().elpd == pytest.approx(found.table["elpd"][2])
+    assert [set(one._executables) for one in programs] == prepared
 
 
 def test_the_number_agrees_with_cross_validation(sincos, found):

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from choicegp.data.choices import ChoiceData
 from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.fitting import FitOptions, scaling
 from choicegp.estimators.runtime import computing, linear_algebra_for, n_threads
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.prior import Objects
 from choicegp.prediction.utilities import joint_samples
-from choicegp.selection.cavity import MOST_REFITS, cavity_loo
+from choicegp.selection.cavity import MOST_REFITS, cavity_loo, prepare_cavity_loo
 from choicegp.selection.comparison import differences_to_best
 from choicegp.selection.loo import LooResult, floor_note
 from choicegp.selection.psis import N_SAMPLES, choice_log_likelihood, psis_loo
@@ -58,6 +60,15 @@ def leave_one_out(
             posterior, problem, len(data), seed=random_state, max_refits=most,
             n_jobs=n_threads(model.n_jobs if n_jobs is None else n_jobs, len(problem.valid)), notes=notes,
         )  # fmt: skip
+
+
+def prepare_to_leave_out(data: ChoiceData, options: FitOptions) -> None:
+    """Have the programs of `leave_one_out` compiled while the model itself is fitted."""
+    centre, scale = scaling(data, options.standardize)
+    X, codes = (data.X - centre) / scale, np.arange(len(data.X))
+    problem = pose(data, X, codes, effects=options.object_effects, errors=options.errors)
+    has_lapse = options.learn_lapse or options.lapse > 0
+    prepare_cavity_loo(options.n_utilities, problem, options.lapse if has_lapse else None)
 
 
 def sampled_choices(model: "UtilityGP", n_samples: int, random_state: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from choicegp.data.choices import ChoiceData
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.estimators.fitting import FitOptions, fit_posterior
-from choicegp.estimators.leave_one_out import leave_one_out
+from choicegp.estimators.leave_one_out import leave_one_out, prepare_to_leave_out
 from choicegp.estimators.runtime import computing
 from choicegp.inference.fit import Clock
 from choicegp.selection.comparison import differences_to_best
@@ -86,11 +86,15 @@ def _annealed_fits(options: dict[str, Any], data: ChoiceData, most: int, n_jobs:
     with Parallel(n_jobs, prefer="threads") as run:
         for first in range(1, most + 1, n_jobs):
             numbers = range(first, min(first + n_jobs, most + 1))
-            yield from run(delayed(_annealed)(d, options, data) for d in numbers)
+            yield from run(delayed(_annealed)(d, options, data, to_be_left_out=True) for d in numbers)
 
 
-def _annealed(n_utilities: int, options: dict[str, Any], data: ChoiceData) -> ChoiceGP:
-    return ChoiceGP(n_utilities, **options).fit(data)
+def _annealed(n_utilities: int, options: dict[str, Any], data: ChoiceData, to_be_left_out: bool = False) -> ChoiceGP:
+    model = ChoiceGP(n_utilities, **options)
+    if to_be_left_out and data.has_choices:
+        with computing(model.device):
+            prepare_to_leave_out(data, FitOptions.validated(model.get_params()))
+    return model.fit(data)
 
 
 def _grown(model: ChoiceGP, before: Step | None, data: ChoiceData) -> Step:

@@ -237,7 +237,9 @@ def fit_dense(
         _, sites, _, _ = _first_sites(*warm, problem, normals, 1.0, rate)
         state = begin(prior, problem, sites, rate)
     elif grown:
-        state, traces = max((_tried(run, start, rate) for start in grown), key=_quality)
+        with ThreadPoolExecutor(n_jobs) as pool:
+            tried = pool.map(with_settings_of_this_thread(lambda start: _tried(run, start, rate)), grown)
+            state, traces = max(tried, key=_quality)
     else:
         state, traces = _best_start(run, prior, seed, n_starts, max_iter, rate, n_jobs)
     fit = run.to_the_end(state, traces, max_iter, tol)

@@ -210,12 +210,8 @@ class Refitter:
 
     def __init__(self, posterior: Posterior, problem: Problem, seed: int = 0) -> None:
         d = posterior.n_utilities
-        numbers = max(1, sum(d * (batch.rows.shape[0] - 1) * batch.rows.shape[1] for batch in problem.batches))
-        least, usual, most = _N_POINTS
-        n_points = min(max(_power_of_two(_FEW_NUMBERS / numbers), usual), most)
-        n_points = min(n_points, max(_power_of_two(_MOST_NUMBERS / numbers), least))
         self.problem, self.lapse = problem, posterior.lapse
-        self.normals = jax.tree.map(jnp.asarray, quasi_normals(problem, d, n_points, seed))
+        self.normals = jax.tree.map(jnp.asarray, quasi_normals(problem, d, _n_points(d, problem), seed))
         prior = np.asarray(covariance_at(posterior.prior, problem))
         self.factor = factorise_on_host(prior)
         zeros = tuple(_no_sites(d, batch) for batch in problem.batches)
@@ -238,6 +234,14 @@ class Refitter:
         return self._settled(fresh, self.problem._replace(batches=tuple(batches)))
 
 
+def _n_points(d: int, problem: Problem) -> int:
+    """Return how many points the expectations have: the more, the smaller the problem."""
+    numbers = max(1, sum(d * (batch.rows.shape[0] - 1) * batch.rows.shape[1] for batch in problem.batches))
+    least, usual, most = _N_POINTS
+    n_points = min(max(_power_of_two(_FEW_NUMBERS / numbers), usual), most)
+    return min(n_points, max(_power_of_two(_MOST_NUMBERS / numbers), least))
+
+
 def _power_of_two(most: float) -> int:
     return 1 << max(0, int(most).bit_length() - 1)
 
@@ -245,6 +249,24 @@ def _power_of_two(most: float) -> int:
 def _no_sites(d: int, batch: SetBatch) -> OwnSites:
     a, m = batch.rows.shape
     return OwnSites(np.zeros((d, a, a, m)), np.zeros((d, a, m)), np.zeros(m))  # type: ignore[arg-type]
+
+
+def prepare_cavity_loo(d: int, problem: Problem, lapse: float | None) -> None:
+    """Have the programs of `cavity_loo` compiled, for a posterior of ``d`` utilities that is yet to be fitted."""
+
+    def shaped(*shape: int) -> Any:
+        return jax.ShapeDtypeStruct(shape, float)
+
+    t, n_points = len(problem.valid), _n_points(d, problem)
+    sites = tuple(_no_sites(d, batch) for batch in problem.batches)
+    normals = tuple(shaped(d, len(batch.rows) - 1, batch.rows.shape[1], n_points) for batch in problem.batches)
+    start = Settled(sites, shaped(d, t), shaped(d, t, t), *_BEGINNING)
+    settle.prepare(start, Factor(shaped(d, t, t), shaped(d)), problem, normals, lapse)
+    for batch in problem.batches:
+        a = len(batch.rows)
+        marginal = Marginals(shaped(d, a - 1, _WIDTH), shaped(d, a - 1, a - 1, _WIDTH))
+        mask: Any = np.zeros((a, _WIDTH), bool)
+        _log_scores.prepare(marginal, mask, mask, shaped(d, a - 1, 1, _SCORE_POINTS), lapse, batch.errors)
 
 
 def cavity_loo(
