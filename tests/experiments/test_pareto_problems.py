@@ -56,7 +56,7 @@ def test_the_report_compares_problem_by_problem():
         outcome("ChoiceGP", "dtlz1", 0.91), outcome("ChoiceNN", "dtlz1", 0.92), outcome("ChoiceGP", "dtlz2", 0.9),
     ])  # fmt: skip
     assert "0.9800 ± 0.0141" in found.text
-    assert "1 of 2 problems; not on DTLZ1" in found.text
+    assert "1 of 2 problems (splits: 1); not on DTLZ1" in found.text  # the second split of ZDT1 has no rival
     assert "**changed**" in found.text
     assert set(found.figures) == {"pareto-a-mean"}
 

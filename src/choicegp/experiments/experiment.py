@@ -8,7 +8,8 @@ options, what is measured.  It has
 ``runs(options) -> list of Settings``
     What is to be run, in an order that makes a part of it a balanced experiment (repetition by repetition).
 ``run(settings, data) -> Values``
-    One run, a pure function of its settings: the same settings give the same values on any machine, up to rounding.
+    One run, a pure function of its settings: the same settings give the same values, up to rounding and to what
+    an optimiser makes of it where there are several optima.
     ``data`` is the folder of published tables, None for the one named by CHOICEGP_DATA.
 ``report(outcomes) -> Report``
     Tables and figures of whatever runs are done, beside the paper's values.  It must cope with a part of the runs.

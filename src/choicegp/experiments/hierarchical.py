@@ -1,6 +1,7 @@
 """Which of two models is better, on one data set and on data sets like those seen: two Bayesian tests.
 
-The differences of accuracy in n repetitions on data set i share training data, so they are correlated:
+The differences of accuracy in n repetitions on data set i share training data, so they are correlated (where each
+repetition draws its own objects, less than supposed here, which makes the tests careful):
 
     x_i ~ N(1 mu_i, sigma_i² M),   M = 1 on the diagonal and rho elsewhere,   rho = the test sets' share of the data.
 
@@ -11,6 +12,8 @@ The differences of accuracy in n repetitions on data set i share training data, 
     mu_0 ~ U(-1, 1),   sigma_0 ~ U(0, 1000 × standard deviation of the observed means),
     nu ~ Gamma(alpha, beta),   alpha ~ U(0.5, 5),   beta ~ U(0.05, 0.15).
 
+(Their program has nu - 1 in place of nu; the shares below agreed within sampling noise.)
+
 Every draw of mu_0, sigma_0 and nu says how probable it is that the mean difference on a new data set is left of the
 rope, within it, or right of it: a point of the simplex.  The test's answer is the share of draws in which each of the
 three is the most probable one.
@@ -20,7 +23,7 @@ Given that, mu_i and mu_0 are integrated out exactly, and drawn afterwards: the 
 small sigma_0.  The others are left to the no-U-turn sampler (BlackJAX).
 
 Data sets whose differences are all equal would have sigma_i = 0 and an infinite density, so sigma_i is at least a
-tenth of the rope; and the observed standard deviations, of which the upper ends are made, count as no less.
+tenth of the rope; and the mean of the observed standard deviations, of which the upper end is made, counts as no less.
 """
 
 import contextlib

@@ -21,6 +21,7 @@ Without pymoo the choices are read from the folder of data, where a machine with
     python -m choicegp.experiments.pareto_problems FOLDER
 """
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -109,7 +110,8 @@ def _fitted(settings: Settings, train: ChoiceData, n_utilities: int) -> tuple[An
 
 def load(problem: str, n_sets: int = N_SETS, data: Path | str | None = None) -> ChoiceData:
     """Make the choices of a problem; where the folder of data has them, read them."""
-    file = None if data is None else Path(data) / _file_name(problem, n_sets)
+    folder = os.environ.get("CHOICEGP_DATA") if data is None else data
+    file = None if not folder else Path(folder) / _file_name(problem, n_sets)
     if file is None or not file.exists():
         return datasets.benchmark_choices(problem, n_sets, SIZE, random_state=0).data
     chosen = np.unpackbits(np.load(file), count=n_sets * SIZE).astype(bool).reshape(n_sets, SIZE)
@@ -179,16 +181,21 @@ def _spread(values: pd.Series) -> str:
 
 def _verdict(frame: pd.DataFrame, problems: Sequence[str]) -> str:
     """Say on how many problems ChoiceGP is above ChoiceNN, on the splits that both have seen."""
-    table = frame.pivot_table(index="problem", columns="model", values="a_mean")
-    if not {"ChoiceGP", "ChoiceNN"} <= set(table.columns):
-        return "Only one of the two models has been run: nothing is compared."
-    both = table.loc[[p for p in problems if p in table.index]].dropna()
+    table = frame.pivot_table(index=["problem", "seed"], columns="model", values="a_mean")
+    table = table.dropna() if {"ChoiceGP", "ChoiceNN"} <= set(table.columns) else table.iloc[:0]
+    if table.empty:
+        return "No split has been seen by both models: nothing is compared."
+    n_splits = table.groupby("problem").size()
+    means = table.groupby("problem").mean()
+    both = means.loc[[problem for problem in problems if problem in means.index]]
     ahead = both["ChoiceGP"] > both["ChoiceNN"]
-    verdict = "confirmed" if len(both) and ahead.all() else "not confirmed" if not ahead.any() else "changed"
+    verdict = "confirmed" if ahead.all() else "changed" if ahead.any() else "not confirmed"
     behind = ", ".join(problem.upper() for problem in both.index[~ahead])
+    splits = f"{n_splits.min()}" if n_splits.min() == n_splits.max() else f"{n_splits.min()} to {n_splits.max()}"
     return (
-        f"The paper's claim, ChoiceGP above ChoiceNN: **{verdict}**. ChoiceGP has the larger A-mean on "
-        f"{ahead.sum()} of {len(both)} problems" + (f"; not on {behind}." if behind else ".")
+        f"The paper's claim, ChoiceGP above ChoiceNN: **{verdict}** on the problems that both have seen. ChoiceGP has "
+        f"the larger A-mean on {ahead.sum()} of {len(both)} problems (splits: {splits})"
+        + (f"; not on {behind}." if behind else ".")
     )
 
 
