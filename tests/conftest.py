@@ -12,7 +12,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Tests run side by side: threads of linear algebra that wait for each other would take most of the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Nor does it help then that XLA splits every program into parts and compiles them in parallel: it costs a fifth more.
+# Nor does it help then that XLA splits every program into parts and compiles them in parallel, which costs more in all.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
 # Compiled programs are shared by all workers, and kept for the next run of the same code.
 os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "programs"))
