@@ -117,7 +117,8 @@ def page_text(
     ]
     warned = Counter(text for record in records for text in record["warnings"])
     if warned:
-        parts += ["## Warnings", "\n".join(f"- {n} runs: {' '.join(text.split())}" for text, n in warned.most_common())]
+        told = (f"- {n} run{'s' if n > 1 else ''}: {' '.join(text.split())}" for text, n in warned.most_common())
+        parts += ["## Warnings", "\n".join(told)]
     if failed:
         rows = [f"| {_cell(settings_in_words(record))} | {_cell(error_in_words(record))} |" for record in failed]
         parts += ["## Runs that failed", "\n".join(["| run | error |", "|---|---|", *rows])]

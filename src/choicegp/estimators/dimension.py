@@ -216,7 +216,7 @@ def _why(
     if not held_out:
         yield from _by_the_rule(results, chosen, "leave-one-out")
         if n_folds is None and len(undecided(results)) > 1:
-            yield "cross-validation may tell more (folds=10)"
+            yield "cross-validation may tell more (10 folds)"
         return
     yield from _by_the_rule(held_out, chosen, f"{n_folds}-fold cross-validation")
     close, alone = undecided(results), smallest_within_one_se(results)
