@@ -188,7 +188,9 @@ def _object_rows(sets: FlatSets, ids: NDArray[Any], by: str, findings: Findings,
         if sets.labels.dtype.kind not in "iu":
             _refuse_labels(sets, name)
         labels = sets.labels.to_numpy()
-        rows = np.where((labels >= 0) & (labels < len(ids)), labels, -1).astype(np.int64)
+        known = (labels >= 0) & (labels < len(ids))
+        rows = np.full(len(labels), -1, dtype=np.int64)  # labels may be unsigned, which have no -1
+        rows[known] = labels[known]
         problem = f"it is {name} but X has only rows 0 to {len(ids) - 1}"
     else:
         index = pd.Index(ids, tupleize_cols=False)

@@ -73,6 +73,8 @@ class Program:
 
     def prepare(self, *args: Any) -> None:
         """Find the executable for such arguments, arrays or their shapes, while the caller goes on."""
+        import scipy.linalg  # noqa: F401  two threads that import parts of it at once can lock each other out
+
         threading.Thread(target=with_settings_of_this_thread(self._executable), args=(args,)).start()
 
     def _executable(self, args: tuple) -> tuple[Callable, tuple]:
