@@ -56,7 +56,7 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
         source = InMemory(data, np.zeros(N_FEATURES), np.ones(N_FEATURES))
         parts = shares(source.sizes, np.arange(n_sets), batch)
         points = inducing_points(X[:5000], d, n_inducing, 0)
-        state = begin(starts(None, N_FEATURES, d, learn=True)[1].prior, points, None, rng)
+        state = begin(starts(None, X[:10_000], d, learn=True)[1].prior, points, None, rng)
         normals = tuple(latin_normals(d, p.size - 1, p.n_taken, 16, rng).astype(dtype) for p in parts)
         groups = Feed(source, parts, 0, dtype).steps(range(N_STEPS))
         ones = np.ones(N_STEPS)
@@ -82,11 +82,13 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
             return total
 
         floor = seconds(bare, tall, square, definite)
+    device = jax.devices()[0]
+    on_device = (device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
     return {
         "sets": n_sets, "inducing": n_inducing, "utilities": d, "batch": batch, "ms": round(1e3 * step, 1),
         "ms_reading": round(1e3 * read, 1), "bare_ms": round(1e3 * floor, 1), "ratio": round(step / floor, 2),
         "gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
-        "device": jax.devices()[0].device_kind,
+        "gib_device": round(on_device, 2), "device": device.device_kind,
     }  # fmt: skip
 
 

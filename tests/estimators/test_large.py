@@ -52,6 +52,13 @@ def test_the_same_seed_gives_the_same_model(model, data):
     assert np.array_equal(again.posterior_.dual, model.posterior_.dual)
 
 
+def test_the_scales_of_features_are_learned_and_the_ends_of_their_ranges_are_not(model, data):
+    found = model.posterior_.prior.kernels
+    assert np.ptp(found.log_warp) > 0.5  # all begin alike
+    (first, *_) = starts(None, (data.X - model.centre_) / model.scale_, 2, learn=True)
+    np.testing.assert_allclose(found.ends, first.prior.kernels.ends, rtol=1e-12)
+
+
 def test_a_loaded_model_predicts_the_same(model, data, tmp_path):
     model.save(tmp_path / "model")
     loaded = ChoiceGP.load(tmp_path / "model")
@@ -206,11 +213,15 @@ def test_the_lapse_rate_is_learned(data):
 
 
 def test_the_starts_are_smooth_and_of_several_waves():
-    names = [start.name for start in starts(None, 6, 2, learn=True)]
+    objects = np.random.default_rng(0).normal(size=(50, 4))
+    tried = starts(None, objects, 2, learn=True)
+    names = [start.name for start in tried]
     assert names[0] == "smooth"
     assert len(set(names)) == 5
-    own = starts(RBF(2.0, 3.0), 4, 2, learn=True)
+    for start in tried:
+        np.testing.assert_array_equal(start.prior.kernels.ends[1], [objects.min(axis=0), objects.max(axis=0)])
+    own = starts(RBF(2.0, 3.0), objects, 2, learn=True)
     lengths = [float(np.exp(np.asarray(start.prior.kernels.log_lengthscale)[0, 0])) for start in own]
     assert lengths == pytest.approx([4.0, 2.0, 1.0])  # times the square root of the number of features
-    (held,) = starts(RBF(2.0, 3.0), 4, 2, learn=False)
+    (held,) = starts(RBF(2.0, 3.0), objects, 2, learn=False)
     assert np.exp(np.asarray(held.prior.kernels.log_lengthscale)) == pytest.approx(2.0)

@@ -2,7 +2,8 @@
 
 Version 1 holds ``about``, a JSON page as a string array (format, version, options, encoding, kernel
 structure, fit result, ids, and the names of all other arrays), and arrays under the names used below.
-Version 2 is for sampled posteriors, and adds their draws; other models are still written as version 1.
+Version 2 is for sampled posteriors, and adds their draws; version 3 for kernels of warped features.  Other models are
+still written as version 1.
 A reader refuses versions it does not know.
 """
 
@@ -28,8 +29,9 @@ from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects, UtilityPrior
 
-VERSION = 2
+VERSION = 3
 _ESTIMATOR = TypeVar("_ESTIMATOR", bound=UtilityGP)
+_CHILDREN = ("first", "second", "kernel")
 _KERNELS: dict[str, Any] = {name: vars(kernels)[name] for name in kernels.__all__ if name[0].isupper()}
 
 
@@ -69,7 +71,7 @@ def _unmake(model: UtilityGP) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     for number, leaf in enumerate(jax.tree.leaves(posterior.prior.kernels)):
         arrays[f"kernel_{number}"] = leaf
     about = {
-        "format": model._format, "version": 1 if posterior.draws is None else 2, "params": plain(params),
+        "format": model._format, "version": _version_of(posterior), "params": plain(params),
         "kernel": structure_of(posterior.prior.kernels), "encoding": data.encoding.to_json(),
         "elbo": model.elbo_,
         "fit": plain(model.fit_result_._asdict() | {"elbo_trace": None}),
@@ -117,23 +119,30 @@ def _make(make: type[_ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any])
     return model
 
 
+def _version_of(posterior: Posterior) -> int:
+    if "Warped" in str(structure_of(posterior.prior.kernels)):
+        return 3
+    return 1 if posterior.draws is None else 2
+
+
 def structure_of(kernel: Kernel) -> Any:
     """Name the classes of a kernel; its parameters are stored as arrays, in the order of the leaves."""
     name = type(kernel).__name__
     if _KERNELS.get(name) is not type(kernel):
         raise ChoiceGPError(f"a model with the kernel {name} cannot be saved: only choicegp's own kernels can")
-    children = [getattr(kernel, part) for part in ("first", "second") if hasattr(kernel, part)]
+    children = [getattr(kernel, part) for part in _CHILDREN if hasattr(kernel, part)]
     return [name, *(structure_of(child) for child in children)]
 
 
 def rebuild(structure: Any, leaves: Any) -> Kernel:
     """Make a kernel of that structure whose parameters are the next arrays."""
     name, *children = structure
-    if children:
-        return _KERNELS[name](*(rebuild(child, leaves) for child in children))
-    kernel = _KERNELS[name]()
+    inner = [rebuild(child, leaves) for child in children]
+    kernel = _KERNELS[name](*inner)
+    # A kernel's own parameters are fields after those that are kernels.
     fields, treedef = jax.tree.flatten(kernel)
-    return jax.tree.unflatten(treedef, [next(leaves) for _ in fields])
+    of_inner = jax.tree.leaves(inner)
+    return jax.tree.unflatten(treedef, [*of_inner, *(next(leaves) for _ in fields[len(of_inner) :])])
 
 
 def kernel_to_json(kernel: Kernel) -> dict[str, Any]:

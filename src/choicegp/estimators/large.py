@@ -19,7 +19,7 @@ from choicegp.inference.sparse import Settings, posterior_of
 from choicegp.inference.sparse_fit import fit_sparse
 from choicegp.inference.sparse_plan import Plan, SparseFit, Start
 from choicegp.inference.starts import rescaled
-from choicegp.model.kernels import RBF, Additive, Kernel, kernel_named
+from choicegp.model.kernels import RBF, Additive, Kernel, Warped, kernel_named
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.selection.alike import alike_notes
 
@@ -28,6 +28,7 @@ _SCALES = (1.0, 0.5, 0.25)  # of a user's own kernel's lengthscales
 _FIRST_VARIANCE = float(np.exp(2.0))  # of a utility in units of the error scale
 _FAINT = 0.01  # part of it that waves have at the smooth start
 _MODULATION = 3.0  # lengthscale over which the size of waves varies, times that of the smooth part
+_FIRST_WARP = 0.1
 _ON_CPU, _ON_ACCELERATOR = 256, 1024
 _BATCH_ON_CPU, _BATCH_ON_ACCELERATOR = 256, 512
 _SAMPLE = 10_000  # objects among which inducing points are chosen
@@ -47,13 +48,14 @@ class LargeFit(NamedTuple):
     n_annealing: int
 
 
-def starts(kernel: Kernel | None, n_features: int, n_utilities: int, *, learn: bool) -> tuple[Start, ...]:
+def starts(kernel: Kernel | None, objects: np.ndarray, n_utilities: int, *, learn: bool) -> tuple[Start, ...]:
     """Return the kernels that are tried: a user's own in several scales, or smooth ones with waves.
 
     The sum of a smooth kernel and of waves in single features, whose size varies smoothly with all of them, finds fast
     waves that a smooth kernel alone takes for noise, and products such as f(x1) g(x2), which a plain additive kernel
-    cannot express.
+    cannot express; learned scales of the features follow what changes fast near the ends of their ranges.
     """
+    n_features = objects.shape[1]
     if not learn:
         own = kernel_named("rbf") if kernel is None else kernel
         return (Start("the given kernel", UtilityPrior.create(own, n_features, n_utilities)),)
@@ -62,10 +64,12 @@ def starts(kernel: Kernel | None, n_features: int, n_utilities: int, *, learn: b
         prior = rescaled(UtilityPrior.create(kernel, n_features, n_utilities), far, _FIRST_VARIANCE)
         return tuple(Start(f"lengthscales times {scale:g}", rescaled(prior, scale, 1.0)) for scale in _SCALES)
 
+    ends = np.stack([objects.min(axis=0), objects.max(axis=0)])
+
     def with_waves(lengthscale: float, part: float) -> UtilityPrior:
         waves = Additive(lengthscale, part * _FIRST_VARIANCE)
         kernel = waves * RBF(_MODULATION * far) + RBF(far, _FIRST_VARIANCE)  # type: ignore[arg-type,call-arg]
-        return UtilityPrior.create(kernel, n_features, n_utilities)
+        return UtilityPrior.create(Warped(kernel, _FIRST_WARP, ends), n_features, n_utilities)
 
     smooth = Start("smooth", with_waves(_WAVES[0], _FAINT))
     waves = (Start(f"waves of lengthscale {scale:g}", with_waves(scale, 1.0)) for scale in _WAVES)
@@ -101,7 +105,7 @@ def fit_large(
         seed=options.random_state,
     )  # fmt: skip
     own = None if options.any_kernel else options.kernel
-    kernels = starts(own, objects.shape[1], options.n_utilities, learn=options.learn_hyperparameters)
+    kernels = starts(own, objects, options.n_utilities, learn=options.learn_hyperparameters)
     kernels = kernels[: options.n_restarts]
     keeper = None
     if checkpoint is not None:

@@ -33,7 +33,7 @@ from choicegp.inference.posterior import Posterior
 from choicegp.inference.programs import program
 from choicegp.inference.sites import psd_part
 from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
-from choicegp.model.hyperpriors import HyperPriors, log_density
+from choicegp.model.hyperpriors import HyperPriors, is_learned, log_density
 from choicegp.model.prior import Objects, UtilityPrior
 
 _LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
@@ -102,13 +102,16 @@ def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.
     """Start from random utilities: a symmetric start would leave all utilities alike."""
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
     d, n, _ = points.shape
-    variance = np.asarray(prior.variance(Objects(points[0], np.zeros(n, int))))  # type: ignore[arg-type]
+    variance = np.asarray(_variance_at(prior, Objects(points[0], np.zeros(n, int))))  # type: ignore[arg-type]
     typical = np.maximum(np.mean(variance, axis=1, keepdims=True), _LEAST_VARIANCE)
     linear = rng.normal(size=(d, n)) * _FIRST_SIZE / np.sqrt(typical)
     points = np.asarray(points, float)
     rate: Any = None if lapse is None else np.asarray(lapse, float)
     adam = jax.tree.map(np.asarray, _ADAM.init((prior, points)))
     return State(prior, points, np.zeros((d, n, n)), linear, adam, rate)  # type: ignore[arg-type]
+
+
+_variance_at = program(UtilityPrior.variance)
 
 
 def posterior_of_points(precision: Array, linear: Array) -> Whitened:
@@ -259,7 +262,11 @@ def _climb(state: State, gradient: tuple[UtilityPrior, Array], rate: Array, sett
     (move, shift), adam = _ADAM.update((of_prior, of_points), state.adam)
     prior = state.prior
     if settings.learn_prior:
-        prior = jax.tree.map(lambda x, dx: jnp.clip(x + rate * dx, _LOWEST, _HIGHEST), prior, move)
+
+        def moved(path: Any, x: Array, dx: Array) -> Array:
+            return jnp.clip(x + rate * dx, _LOWEST, _HIGHEST) if is_learned(path) else x
+
+        prior = jax.tree_util.tree_map_with_path(moved, prior, move)
     return state._replace(prior=prior, points=state.points + rate * shift, adam=adam)
 
 

@@ -31,15 +31,23 @@ class HyperPriors(NamedTuple):
     variance: tuple[float, float] = (5.0, 5.0)
     period: tuple[float, float] = (0.0, 2.0)
     effect_variance: tuple[float, float] = (-1.0, 2.0)
+    warp: tuple[float, float] = (-2.3, 2.0)
 
 
 def log_density(prior: UtilityPrior, hyperpriors: HyperPriors) -> Array:
     """Return the log density of the hyperparameters of ``prior``, up to a constant."""
     total = jnp.zeros(())
     for path, leaf in jax.tree_util.tree_leaves_with_path(prior):
+        if not is_learned(path):
+            continue
         mean, sd = getattr(hyperpriors, _kind(path))
         total -= 0.5 * jnp.sum(((leaf - mean) / sd) ** 2)
     return total
+
+
+def is_learned(path: tuple[Any, ...]) -> bool:
+    """Tell a hyperparameter, whose logarithm is kept, from what a kernel knows about the features."""
+    return path[-1].name.startswith("log_")
 
 
 def _kind(path: tuple[Any, ...]) -> str:

@@ -34,6 +34,7 @@ __all__ = [
     "Periodic",
     "Product",
     "Sum",
+    "Warped",
     "kernel_named",
 ]
 
@@ -303,6 +304,56 @@ class Product(Kernel):
 
     def for_features(self, n_features: int) -> "Product":
         return Product(self.first.for_features(n_features), self.second.for_features(n_features))
+
+
+_UNIT_RANGE = np.array([[-1.0], [1.0]])
+_NEAR_THE_END = 1e-3  # part of a range, and how far a logarithm of the distance from its end goes down
+
+
+class Warped(Kernel):
+    """A kernel of features on learned scales, between plain and logarithmic from either end of their range.
+
+    Feature j enters as x + a_j log(1 + (x - l_j)+ / e_j) - b_j log(1 + (u_j - x)+ / e_j), an increasing function: a
+    utility that changes fast near an end, such as a power of x or the logarithm of a price, is smooth in it, and no
+    single lengthscale could follow it in x.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of the warped features.
+    weight : float or array (2, c)
+        a and b; learned.
+    ends : array (2, c)
+        Ends l and u of the features' ranges; never learned.
+    """
+
+    kernel: Kernel
+    log_warp: Array
+    ends: Array
+
+    def __init__(self, kernel: Kernel, weight: ArrayLike = 0.1, ends: ArrayLike = _UNIT_RANGE) -> None:
+        self.kernel = kernel
+        self.ends = np.asarray(ends, float)  # type: ignore[assignment]
+        self.log_warp = np.broadcast_to(np.log(np.asarray(weight, float)), self.ends.shape)  # type: ignore[assignment]
+
+    def warped(self, X: Array) -> Array:
+        """Return the features (n, c) on their learned scales."""
+        lower, upper = jax.lax.stop_gradient(self.ends)
+        near = _NEAR_THE_END * jnp.where(upper > lower, upper - lower, 1.0)
+        up, down = jnp.exp(self.log_warp)
+        above, below = jnp.maximum(X - lower, 0.0), jnp.maximum(upper - X, 0.0)
+        return X + up * jnp.log1p(above / near) - down * jnp.log1p(below / near)
+
+    def gram(self, X1: Array, X2: Array) -> Array:
+        return self.kernel.gram(self.warped(X1), self.warped(X2))
+
+    def diagonal(self, X: Array) -> Array:
+        return self.kernel.diagonal(self.warped(X))
+
+    def for_features(self, n_features: int) -> "Warped":
+        spread = tuple(np.broadcast_to(part, (2, n_features)) for part in (self.log_warp, self.ends))
+        parts = (self.kernel.for_features(n_features), *spread)
+        return eqx.tree_at(lambda kernel: (kernel.kernel, kernel.log_warp, kernel.ends), self, parts)
 
 
 _NAMED = {

@@ -202,12 +202,17 @@ def with_lapse(log_p: Array, present: Array, lapse: float | Array) -> Array:
     return jnp.logaddexp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_subsets)
 
 
+def _members(n_objects: int) -> np.ndarray:
+    """Tell for each object (rows) in which subsets (columns, numbered in binary) it is."""
+    return (np.arange(2**n_objects) >> np.arange(n_objects)[:, None]) & 1 == 1
+
+
 def subset_probabilities(u: Array, *, sigma: float | Array = 1.0, floor: float = FLOOR) -> Array:
     """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
 
     The likelihood does not sum to one over the subsets when a > 2; dividing by the sum of this table makes
-    probabilities of it.  Built by doubling, one object at a time, in about 4 a 2^a multiplications and no
-    subtraction.
+    probabilities of it.  Built from the subsets of two halves of the objects, in about 3 a 2^a multiplications and
+    no subtraction.
 
     Parameters
     ----------
@@ -234,21 +239,29 @@ def subset_probabilities(u: Array, *, sigma: float | Array = 1.0, floor: float =
     # Each pair of chosen objects is counted once, with the later of the two.
     earlier = jnp.asarray(np.triu(np.ones((a, a), dtype=bool), 1))
     conflict = jnp.where(_trailing(earlier, dominates), jnp.exp(logs.incomparable) + floor, 1.0)
-    member = (np.arange(2**a) >> np.arange(a)[:, None]) & 1 == 1
-    one = jnp.ones((1, *u.shape[2:]), u.dtype)
 
-    def multiply_in(table: Array, column: tuple[Array, ...]) -> tuple[Array, None]:
-        """Multiply every subset's entry by the factor that object v has in it, chosen or rejected."""
-        dominates, stays, conflict, is_chosen = column
+    def of_half(objects: range) -> list[Array]:
+        """Return what the subsets of some objects do to each v: beat it, leave it standing, agree with it."""
+        one = jnp.ones((a, 2 ** len(objects), *u.shape[2:]), u.dtype)
         beaten, untouched, agreed = jnp.zeros_like(one), one, one
-        for o in range(a):  # from the subsets of the first o objects to those of one more
-            beaten = jnp.concatenate([beaten, beaten + untouched * dominates[o]])
-            untouched = jnp.concatenate([untouched, untouched * stays[o]])
-            agreed = jnp.concatenate([agreed, agreed * conflict[o]])
-        return table * jnp.where(_trailing(is_chosen, table), agreed, beaten + floor), None
+        for inside, o in zip(_members(len(objects)), objects, strict=True):
+            inside = _trailing(jnp.asarray(inside), one[0])
+            beaten = jnp.where(inside, beaten + untouched * dominates[o][:, None], beaten)
+            untouched = jnp.where(inside, untouched * stays[o][:, None], untouched)
+            agreed = jnp.where(inside, agreed * conflict[o][:, None], agreed)
+        return [beaten, untouched, agreed]
 
+    def multiply_in(table: Array, parts: tuple[list[Array], list[Array], Array]) -> tuple[Array, None]:
+        """Multiply every subset's entry by the factor that object v has in it, chosen or rejected."""
+        # A subset is one of the first half and one of the second, and so are all products and sums over it.
+        first, second = [part[None] for part in parts[0]], [part[:, None] for part in parts[1]]
+        beaten, agreed = first[0] + first[1] * second[0], first[2] * second[2]
+        return table * jnp.where(_trailing(parts[2], table), agreed, beaten + floor), None
+
+    halves = of_half(range(a // 2)), of_half(range(a // 2, a))
+    shape = 2 ** (a - a // 2), 2 ** (a // 2)
+    start = jnp.ones((*shape, *u.shape[2:]), u.dtype)
     # A loop over v, not unrolled: at a = 10 the unrolled program took 19 s to compile, this one 3.
-    columns = [jnp.swapaxes(matrix, 0, 1) for matrix in (dominates, stays, conflict)]
-    start = jnp.ones((2**a, *u.shape[2:]), u.dtype)
-    table, _ = jax.lax.scan(multiply_in, start, (*columns, jnp.asarray(member)))
+    table, _ = jax.lax.scan(multiply_in, start, (*halves, jnp.asarray(_members(a).reshape(a, *shape))))
+    table = table.reshape(2**a, *u.shape[2:])
     return table.at[0].set(0.0)
