@@ -27,8 +27,8 @@ tenth of the rope; and the mean of the observed standard deviations, of which th
 """
 
 import contextlib
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -51,7 +51,7 @@ _N_CHAINS, _BLOCK, _WARM_UP_BLOCKS = 4, 100, 10
 _RESCALED = (2, 4, 7)  # warm-up blocks after which the coordinates' scales are estimated anew
 _AIM = 0.9  # acceptance rate
 _MOST_DOUBLINGS = 8
-# The program is small: to optimise it well takes longer than to run it.
+# The program is small: to optimise it well takes longer than to run it.  jaxlib 0.12 has the first no more.
 _COMPILER: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
 
 
@@ -234,7 +234,6 @@ def _log_posterior(position: Array, summary: _Summary) -> Array:
     return prior + fit - jnp.sum((summary.n - 1) * jnp.log(sigma) + 0.5 * summary.squares / sigma**2)
 
 
-@partial(jax.jit, compiler_options=_COMPILER)
 def _advance(key: Array, positions: Array, size: Array, scale: Array, summary: _Summary) -> tuple[Array, ...]:
     """Make a block of draws of all chains: positions (c, n, p), acceptance rates and divergences (c, n)."""
     from blackjax.mcmc import nuts  # type: ignore[import-untyped]
@@ -252,6 +251,16 @@ def _advance(key: Array, positions: Array, size: Array, scale: Array, summary: _
     return jax.vmap(one_chain)(jax.random.split(key, len(positions)), positions)
 
 
+@cache
+def _quickly_compiled() -> Callable:
+    """Return `_advance` to be compiled quickly; where XLA does not know the options that do it, without."""
+    try:
+        jax.jit(jnp.sin, compiler_options=_COMPILER)(0.0)
+    except (jax.errors.JaxRuntimeError, ValueError):
+        return jax.jit(_advance)
+    return jax.jit(_advance, compiler_options=_COMPILER)
+
+
 def _on_cpu() -> contextlib.AbstractContextManager[Any]:
     """Compute on the CPU: on an accelerator, starting the steps of so small a program would take most of the time."""
     try:
@@ -264,11 +273,12 @@ def _sampled(summary: _Summary, n_blocks: int, seed: int) -> tuple[NDArray[np.fl
     """Return draws (chains, draws, coordinates) and how many of them were divergent."""
     positions = _start(summary, np.random.default_rng(seed))
     key, size, scale = jax.random.key(seed), 0.3, np.ones(positions.shape[1])
+    advance = _quickly_compiled()
     kept: list[NDArray[np.float64]] = []
     n_divergent = 0
     for number in range(_WARM_UP_BLOCKS + n_blocks):
         key, own = jax.random.split(key)
-        draws, rates, divergent = map(np.asarray, _advance(own, positions, size, scale, summary))
+        draws, rates, divergent = map(np.asarray, advance(own, positions, size, scale, summary))
         positions = draws[:, -1]
         if number < _WARM_UP_BLOCKS:
             size = float(np.clip(size * np.exp(2.0 * (rates.mean() - _AIM)), 1e-4, 2.0))

@@ -30,6 +30,7 @@ import numpy as np
 from jax import Array
 
 from choicegp.model.derivatives import ExpectedDerivatives
+from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.probit import log_probit, log_probit_and_hazard
 
 N_NODES = 32
@@ -101,7 +102,7 @@ def log_best(u: Array, present: Array, best: Array) -> Array:
     # The integral does not depend on where its nodes are: they need no derivative.
     w, log_mass = _noise_nodes(jax.lax.stop_gradient(ahead), rejected)
     beats = jnp.where(rejected, log_probit(ahead + w[:, None]), 0.0)
-    return jax.nn.logsumexp(log_mass + jnp.sum(beats, axis=1), axis=0)
+    return log_sum_exp(log_mass + jnp.sum(beats, axis=1))
 
 
 def expected_best_derivatives(u: Array, present: Array, best: Array) -> ExpectedDerivatives:
@@ -127,9 +128,9 @@ def expected_best_derivatives(u: Array, present: Array, best: Array) -> Expected
     logs, _, hazard, _ = log_probit_and_hazard(z)
     hazard = jnp.where(rejected, hazard, 0.0)
     mass = log_mass + jnp.sum(jnp.where(rejected, logs, 0.0), axis=1)
-    value = jax.nn.logsumexp(mass, axis=0)
+    value = log_sum_exp(mass)
     # π; exp(mass - value) would not quite sum to one where the value is huge and so is its last digit.
-    share = jax.nn.softmax(mass, axis=0)[:, None]
+    share = shares(mass)[:, None]
     slope = jnp.sum(share * hazard, axis=0)
     bend = jnp.sum(share * jnp.clip(hazard * (z + hazard), 0.0, 1.0), axis=0)
     moved = hazard - slope

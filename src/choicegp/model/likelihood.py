@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import logsumexp
 
+from choicegp.model.log_sums import log_add_exp, log_sum_exp
 from choicegp.model.probit import log_probit
 
 FLOOR = 1e-10
@@ -65,14 +65,20 @@ def combine_utilities(above: Array, below: Array) -> PairLogs:
         falls_back.append(p + below[i])
         catches_up.append(q + above[i])
         p, q = p + above[i], q + below[i]
-    c = logsumexp(jnp.stack(falls_back), axis=0)
-    # All terms of a sum at once: a chain of d `logaddexp` took twice as long to compile from d = 5 on.
+    c = _log_sum(falls_back)
     conflicts = falls_back[1:] + catches_up
-    r = logsumexp(jnp.stack(conflicts), axis=0) if conflicts else jnp.full_like(p, -jnp.inf)
+    r = _log_sum(conflicts) if conflicts else jnp.full_like(p, -jnp.inf)
     # Where e^p is small, c is close to 0 and the sum above has only absolute accuracy: take it from p.
     small = p < -0.7
     c = jnp.where(small, jnp.log1p(-jnp.exp(jnp.where(small, p, -1.0))), c)
     return PairLogs(p, q, r, c)
+
+
+def _log_sum(terms: list[Array]) -> Array:
+    if len(terms) == 1:
+        return terms[0]
+    # All terms of a longer sum at once: a chain of d `log_add_exp` took twice as long to compile from d = 5 on.
+    return log_add_exp(*terms) if len(terms) == 2 else log_sum_exp(jnp.stack(terms))
 
 
 def pair_logs(z: Array) -> PairLogs:
@@ -105,7 +111,7 @@ def object_pairs(n_objects: int) -> Pairs:
 
 
 def _floored(log_value: Array, floor: float) -> Array:
-    return jnp.logaddexp(log_value, jnp.log(floor)) if floor > 0 else log_value
+    return log_add_exp(log_value, math.log(floor)) if floor > 0 else log_value
 
 
 def _sum_where(condition: Array, values: Array) -> Array:
@@ -123,12 +129,9 @@ def log_one_minus_product(dominates: Array, not_dominates: Array) -> Array:
     log(-expm1(sum c)) is exact wherever e^p is not negligible; below e^-30 the sum of the e^p is, and stays
     finite (with finite gradients) where e^p underflows.
     """
-    faint = jnp.max(dominates, axis=0) < -30.0
-    total = jnp.where(faint, -1.0, jnp.sum(not_dominates, axis=0))
-    clear = jnp.log(-jnp.expm1(total))
-    top = jnp.max(dominates, axis=0, keepdims=True)
-    safe = jnp.where(faint, dominates - top, 0.0)
-    return jnp.where(faint, top[0] + jnp.log(jnp.sum(jnp.exp(safe), axis=0)), clear)
+    faint = jnp.all(dominates < -30.0, axis=0)
+    clear = jnp.log(-jnp.expm1(jnp.where(faint, -1.0, jnp.sum(not_dominates, axis=0))))
+    return jnp.where(faint, log_sum_exp(jnp.where(faint, dominates, 0.0)), clear)
 
 
 def log_likelihood(
@@ -199,7 +202,7 @@ def with_lapse(log_p: Array, present: Array, lapse: float | Array) -> Array:
     # A set of padding alone has no subsets; it counts as a set of one object, whose answer is certain.
     a = jnp.maximum(jnp.sum(present, axis=0), 1).astype(log_p.dtype)
     log_subsets = a * math.log(2.0) + jnp.log1p(-jnp.exp2(-a))
-    return jnp.logaddexp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_subsets)
+    return log_add_exp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_subsets)
 
 
 def _members(n_objects: int) -> np.ndarray:

@@ -95,7 +95,7 @@ class LooResult(NamedTuple):
 
 
 def standard_error(pointwise: np.ndarray) -> float:
-    """Return the standard error of a sum over sets, as ArviZ does: m times the variance of its terms."""
+    """Return the standard error of a sum over sets, as ArviZ compares models: m times the variance of its terms."""
     return float(np.sqrt(len(pointwise) * np.var(pointwise)))
 
 
