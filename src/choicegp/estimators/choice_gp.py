@@ -54,8 +54,8 @@ class ChoiceGP(UtilityGP):
     learn_hyperparameters : bool
         Whether the kernel's parameters are learned; if not, they stay as ``kernel`` has them.
     n_restarts : int, optional
-        Number of annealed starts; the best goes on. By default 3, or 9 for at most 160 shown objects; "sparse": how
-        many of its own starts are tried, by default all.
+        Number of annealed starts; the best goes on. By default 3, or for at most 160 shown objects 9, and 16 from three
+        utilities on; "sparse": how many of its own starts are tried, by default all.
     max_iter : int, optional
         Most steps; by default 300 ("dense"), 2000 ("sparse"), 5000 ("paper") or 1000 ("paper-converged"). With
         "joint", steps after the dense fit, by default 200; with "mcmc", draws of each of four chains, by default 1000.
