@@ -133,7 +133,7 @@ def test_a_checkpoint_of_other_data_is_refused(data, tmp_path, monkeypatch):
     with pytest.raises(ChoiceGPError, match="there is no folder"):
         ChoiceGP(2, **SMALL).fit(data, checkpoint=tmp_path / "nowhere" / "file")
     file.write_bytes(b"no checkpoint")
-    with pytest.raises(ChoiceGPError, match=r"fit\.checkpoint: not a choicegp model"):
+    with pytest.raises(ChoiceGPError, match=r"fit\.checkpoint: not a choicegp checkpoint"):
         ChoiceGP(2, **SMALL).fit(data, checkpoint=file)
 
 

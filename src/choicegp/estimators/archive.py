@@ -38,27 +38,31 @@ def read_archive(
     *,
     kind: str,
     version: int,
+    noun: str = "model",
 ) -> _MADE:
-    """Read an archive of a format and turn its arrays and its page into what ``make`` makes; else a clear error."""
+    """Read an archive of a format and turn its arrays and its page into what ``make`` makes; else a clear error.
+
+    Errors speak of a ``noun``.
+    """
     source = _checked_path(path)
     try:
         if not source.is_file():
-            raise ChoiceGPError("no such model file")
+            raise ChoiceGPError(f"no such {noun} file")
         with source.open("rb") as stream:
-            arrays, about = _read(stream, kind, version)
+            arrays, about = _read(stream, kind, version, noun)
     except ChoiceGPError as error:
         raise ChoiceGPError(f"{source}: {error}") from None
     except OSError as error:
         raise ChoiceGPError(f"{source}: cannot be read ({error.strerror or error})") from None
     # Where a damaged archive breaks decides which of many errors it raises: directory, stream, array or page.
     except Exception as error:
-        raise ChoiceGPError(f"{source}: not a choicegp model, or a damaged one ({error!r})") from None
+        raise ChoiceGPError(f"{source}: not a choicegp {noun}, or a damaged one ({error!r})") from None
     try:
         return make(arrays, about)
     except ChoiceGPError as error:
         raise ChoiceGPError(f"{source}: {error}") from None
     except Exception as error:
-        raise ChoiceGPError(f"{source}: a choicegp model with missing or wrong parts ({error!r})") from None
+        raise ChoiceGPError(f"{source}: a choicegp {noun} with missing or wrong parts ({error!r})") from None
 
 
 def _checked_path(path: Any) -> Path:
@@ -67,21 +71,22 @@ def _checked_path(path: Any) -> Path:
     return Path(path)
 
 
-def _read(stream: BinaryIO, kind: str, version: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not zipfile.is_zipfile(stream):
-        raise ChoiceGPError("not a choicegp model, or a damaged one (it is no zip archive)")
+        raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is no zip archive)")
     stream.seek(0)
     with np.load(stream, allow_pickle=False) as archive:
         if "about" not in archive.files:
-            raise ChoiceGPError("not a choicegp model")
+            raise ChoiceGPError(f"not a choicegp {noun}")
         about = json.loads(str(archive["about"]))
         if not isinstance(about, dict) or not str(about.get("format")).startswith("choicegp-"):
-            raise ChoiceGPError("not a choicegp model")
+            raise ChoiceGPError(f"not a choicegp {noun}")
         if about["format"] != kind:
-            raise ChoiceGPError(f"a model of another kind ({about['format']}, not {kind})")
+            raise ChoiceGPError(f"a {noun} of another kind ({about['format']}, not {kind})")
         if about.get("version") not in range(1, version + 1):
+            written = about.get("version")
             raise ChoiceGPError(
-                f"written in model format {about.get('version')}, this choicegp reads up to {version}: upgrade choicegp"
+                f"written in {noun} format {written}, this choicegp reads up to {version}: upgrade choicegp"
             )
         return {name: archive[name] for name in about["arrays"]}, about
 

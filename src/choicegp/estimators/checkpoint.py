@@ -43,8 +43,9 @@ class Checkpoint:
         if not self.path.exists():
             return None
         return read_archive(
-            self.path, lambda arrays, about: self._made(first, arrays, about), kind=FORMAT, version=_VERSION
-        )
+            self.path, lambda arrays, about: self._made(first, arrays, about), kind=FORMAT, version=_VERSION,
+            noun="checkpoint",
+        )  # fmt: skip
 
     def _made(self, first: Course, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Course:
         if about["digest"] != self.digest:
