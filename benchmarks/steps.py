@@ -63,6 +63,8 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
         pace = Pace(0.1 * ones, 0.05 * ones, ones, 0.0 * ones)
         settings = Settings(HyperPriors(), jitter=1e-6 if dtype == np.float64 else 1e-5)
         step = seconds(run_steps, state, groups, pace, normals, settings) / N_STEPS
+        device = jax.devices()[0]
+        on_device = (device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
         read = time.perf_counter()
         Feed(source, parts, 0, dtype).steps(range(N_STEPS))
         read = (time.perf_counter() - read) / N_STEPS
@@ -82,8 +84,6 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
             return total
 
         floor = seconds(bare, tall, square, definite)
-    device = jax.devices()[0]
-    on_device = (device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
     return {
         "sets": n_sets, "inducing": n_inducing, "utilities": d, "batch": batch, "ms": round(1e3 * step, 1),
         "ms_reading": round(1e3 * read, 1), "bare_ms": round(1e3 * floor, 1), "ratio": round(step / floor, 2),
@@ -97,15 +97,16 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(json.dumps(measure(*map(int, sys.argv[1:]))))
         return
-    print("| sets | inducing points | utilities | sets a step | ms a step | ms reading | bare ms | ratio | GiB |")
-    print("|---" * 9 + "|")
+    print("| sets | inducing points | utilities | sets a step | ms a step | ms reading | bare ms | ratio | GiB "
+          "| GiB on a GPU |")  # fmt: skip
+    print("|---" * 10 + "|")
     for row in ROWS:
         done = subprocess.run([sys.executable, __file__, *map(str, row)], capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{row} failed:\n{done.stderr}")
         r = json.loads(done.stdout.splitlines()[-1])
         print(f"| {r['sets']} | {r['inducing']} | {r['utilities']} | {r['batch']} | {r['ms']} | {r['ms_reading']} "
-              f"| {r['bare_ms']} | {r['ratio']} | {r['gib']} |", flush=True)  # fmt: skip
+              f"| {r['bare_ms']} | {r['ratio']} | {r['gib']} | {r['gib_device']} |", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp import ChoiceData, ChoiceGPError, HyperPriors
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, HyperPriors
 from choicegp.estimators import fitting
 from choicegp.estimators.fitting import FitOptions
 from choicegp.inference import paper
@@ -398,3 +398,12 @@ def test_the_papers_steps_are_called_with_the_options(quick, half, monkeypatch):
     options = raised.value.args[0]
     expected = {"seed": 9, "n_starts": 4, "max_iter": 5000, "lapse": 0.2}
     assert {name: options[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("n_objects", "n_utilities", "inference", "n_starts"),
+    [(160, 2, "dense", 9), (160, 3, "dense", 16), (160, 3, "paper", 9), (161, 3, "dense", 3), (161, 2, "dense", 3)],
+)
+def test_few_objects_and_many_utilities_have_more_starts(n_objects, n_utilities, inference, n_starts):
+    options = FitOptions.validated(ChoiceGP(n_utilities, inference=inference).get_params())
+    assert fitting._n_starts(n_objects, options) == n_starts

@@ -1,5 +1,6 @@
 """Sparse fits through the estimator: which inference is chosen, checkpoints, several devices, what does not work."""
 
+import json
 import os
 import socket
 import subprocess
@@ -63,6 +64,8 @@ def test_a_loaded_model_predicts_the_same(model, data, tmp_path):
     model.save(tmp_path / "model")
     loaded = ChoiceGP.load(tmp_path / "model")
     assert np.array_equal(loaded.log_prob(data), model.log_prob(data))
+    # A reader that does not know learned scales says so.
+    assert json.loads(str(np.load(tmp_path / "model")["about"]))["version"] == 3
     assert loaded.get_params() == model.get_params()
 
 

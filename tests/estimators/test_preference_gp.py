@@ -124,7 +124,7 @@ def test_every_estimator_has_the_same_manners(model, data, fitted, tmp_path):
     assert np.array_equal(loaded.predict_pair_proba(*new), fitted[model].predict_pair_proba(*new))
     assert loaded.fit_result_.status == fitted[model].fit_result_.status
     assert loaded.get_params() == fitted[model].get_params()
-    with pytest.raises(ChoiceGPError, match="a model of another kind"):
+    with pytest.raises(ChoiceGPError, match="a file of another kind"):
         ChoiceGP.load(tmp_path / "model.cgp")
     with pytest.raises(ChoiceGPError, match=r"features|columns"):
         fitted[model].predict_pair_proba(np.zeros((2, 3)), np.zeros((2, 3)))

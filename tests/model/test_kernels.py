@@ -212,6 +212,12 @@ def test_periodic_repeats():
     assert np.max(np.abs(gram(kernel, X, X + 0.5 * PERIODS) - here)) > 0.5
 
 
+def test_warped_features_increase_also_outside_their_range_and_where_they_are_constant():
+    X = np.linspace(-3.0, 3.0, N_POINTS)[:, None] * np.ones(3)
+    kernel = Warped(RBF(SCALES), WEIGHTS, np.array([[-1.0, -0.5, 2.0], [1.5, 0.5, 2.0]]))
+    assert np.all(np.diff(kernel.warped(X), axis=0) > 0)
+
+
 # --- one value per feature -----------------------------------------------------------------------------
 
 

@@ -82,7 +82,7 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
         if not isinstance(about, dict) or not str(about.get("format")).startswith("choicegp-"):
             raise ChoiceGPError(f"not a choicegp {noun}")
         if about["format"] != kind:
-            raise ChoiceGPError(f"a {noun} of another kind ({about['format']}, not {kind})")
+            raise ChoiceGPError(f"a file of another kind ({about['format']}, not {kind})")
         if about.get("version") not in range(1, version + 1):
             written = about.get("version")
             raise ChoiceGPError(

@@ -41,8 +41,9 @@ class ChoiceGP(UtilityGP):
         correlations between utilities, whose intervals have the right width (small problems); "mcmc": draws from the
         exact posterior, at the hyperparameters of a "dense" fit.
     kernel : str or Kernel
-        "auto": "rbf", and with sparse inference waves in single features beside it; "rbf", "matern12", "matern32",
-        "matern52", "linear", "periodic", "additive", or a composition of kernels from `choicegp.kernels`.
+        "auto": "rbf", and with sparse inference waves in single features beside it, on learned scales of the features;
+        "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of kernels from
+        `choicegp.kernels`.
     object_effects : bool
         Whether each object id has, beside its features, an effect of its own.
     lapse : float or "learn"
@@ -50,12 +51,12 @@ class ChoiceGP(UtilityGP):
     standardize : bool
         Whether features are scaled to mean 0 and standard deviation 1 first.
     hyperpriors : HyperPriors or None
-        Weak priors on log lengthscales and variances; None for none.
+        Weak priors on the logs of lengthscales, variances and so on; None for none.
     learn_hyperparameters : bool
         Whether the kernel's parameters are learned; if not, they stay as ``kernel`` has them.
     n_restarts : int, optional
-        Number of annealed starts; the best goes on. By default 3, or for at most 160 shown objects 9, and 16 from three
-        utilities on; "sparse": how many of its own starts are tried, by default all.
+        Number of annealed starts; the best goes on. By default 3, or for at most 160 shown objects 9 (16 for three or
+        more utilities, with dense inference); "sparse": how many of its own starts are tried, by default all.
     max_iter : int, optional
         Most steps; by default 300 ("dense"), 2000 ("sparse"), 5000 ("paper") or 1000 ("paper-converged"). With
         "joint", steps after the dense fit, by default 200; with "mcmc", draws of each of four chains, by default 1000.

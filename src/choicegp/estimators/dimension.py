@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MODEL = TypeVar("_MODEL", bound=ChoiceGP)
-_FEW_OBJECTS = 500  # shown; up to there more starts are tried than in a single fit
+_FEW_OBJECTS = 500  # shown; up to there nine starts are tried, beside those that grow from fewer utilities
 
 
 class SelectionResult(NamedTuple):

@@ -35,8 +35,8 @@ _SCORE_POINTS = 1024
 _FIRST_VARIANCE = float(np.exp(2.0))  # of a utility in units of the error scale
 _FIRST_EFFECT = 0.3
 _STARTS, MORE_STARTS, _FEW_OBJECTS = 3, 9, 160  # where a start costs little, more are tried
-# From three utilities on there are many more optima: on 200 sets of ten objects, nine starts ended up to 42 nats below
-# the best of six seeds, sixteen at most 11, and took a fifth more time.
+# From three utilities on there are many more optima: on 200 sets of ten of 100 objects, nine starts of dense inference
+# ended up to 42 nats below the best of six seeds, sixteen at most 11, and took a fifth more time.
 _MOST_STARTS = 16
 _FIRST_LAPSE = 0.05
 
@@ -229,7 +229,7 @@ def fit_posterior(
             f"{MOST_DENSE}: use inference='sparse', or fit a sample of the sets (data.take or data.split)"
         )
     if options.n_restarts is None:
-        options = options._replace(n_restarts=_n_starts(problem.n_objects, options.n_utilities))
+        options = options._replace(n_restarts=_n_starts(problem.n_objects, options))
     prior = _starting_prior(options, data.X.shape[1]) if warm is None else warm.posterior.prior
     _check_warm(options, warm)
     points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
@@ -252,10 +252,10 @@ def fit_posterior(
     return Fitted(posterior, elbo, result, centre, scale, codes, options.errors)
 
 
-def _n_starts(n_objects: int, n_utilities: int) -> int:
+def _n_starts(n_objects: int, options: FitOptions) -> int:
     if n_objects > _FEW_OBJECTS:
         return _STARTS
-    return MORE_STARTS if n_utilities < 3 else _MOST_STARTS
+    return _MOST_STARTS if options.n_utilities >= 3 and options.inference in _BY_DENSE else MORE_STARTS
 
 
 def _fit_sparse(

@@ -19,7 +19,8 @@ from choicegp.model.prior import UtilityPrior
 class HyperPriors(NamedTuple):
     """Mean and standard deviation of the logarithm of each kind of hyperparameter.
 
-    Lengthscales and periods refer to standardised features, variances to utilities in units of the error scale.
+    Lengthscales and periods refer to standardised features, variances to utilities in units of the error scale, warps
+    to the weights of the logarithms in the learned scales of features: little weight, unless choices ask for it.
 
     Examples
     --------

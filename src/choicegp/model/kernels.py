@@ -76,7 +76,10 @@ def _squared_distance(X1: Array, X2: Array) -> Array:
 
 
 class Kernel(eqx.Module):
-    """A covariance function of objects' features."""
+    """A covariance function of objects' features.
+
+    Fields whose names begin with ``log_`` are hyperparameters, and learned.
+    """
 
     @abstractmethod
     def gram(self, X1: Array, X2: Array) -> Array:
@@ -315,7 +318,7 @@ class Warped(Kernel):
 
     Feature j enters as x + a_j log(1 + (x - l_j)+ / e_j) - b_j log(1 + (u_j - x)+ / e_j), an increasing function: a
     utility that changes fast near an end, such as a power of x or the logarithm of a price, is smooth in it, and no
-    single lengthscale could follow it in x.
+    single lengthscale could follow it in x.  Sparse inference makes it, and no other inference takes it.
 
     Parameters
     ----------
@@ -325,6 +328,13 @@ class Warped(Kernel):
         a and b; learned.
     ends : array (2, c)
         Ends l and u of the features' ranges; never learned.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> kernel = Warped(RBF(), weight=1.0, ends=[[0.0], [1.0]])
+    >>> [round(float(x), 1) for x in kernel.warped(jnp.array([[0.0], [0.1], [0.2]]))[:, 0]]
+    [-6.9, -2.1, -1.2]
     """
 
     kernel: Kernel
