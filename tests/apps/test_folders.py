@@ -19,7 +19,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_fit_and_predict(folder, run):
-    code, out, err = run("fit", "choices", "-o", "model.cgp", "--max-seconds", "0.1", "-d", "1")
+    code, out, err = run("fit", "choices", "-o", "model.cgp", "--max-seconds", "0.1", "-d", "1", "--kernel", "linear")
     assert (code, err) == (0, "")
     assert "Fitted 1 utility to 12 sets" in out
     assert "12 sets in 3 files" in out

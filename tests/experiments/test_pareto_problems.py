@@ -1,6 +1,9 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
+from choicegp import ChoiceGP
 from choicegp.experiments import pareto_problems as experiment
 from choicegp.experiments.experiment import Options, Outcome
 
@@ -42,6 +45,8 @@ def test_choices_are_read_where_a_folder_has_them(tmp_path, monkeypatch):
 @pytest.mark.parametrize("model", ["ChoiceGP", "ChoiceNN"])
 def test_a_run_measures_its_model_on_sets_it_has_not_seen(model, monkeypatch):
     monkeypatch.setattr(experiment, "SIZE", 3)
+    # The default kernel takes three times as long to compile, and is tested elsewhere.
+    monkeypatch.setattr(experiment, "ChoiceGP", partial(ChoiceGP, kernel="rbf"))
     settings = next(s for s in experiment.runs(Options(quick=True)) if s["model"] == model)
     settings |= {"n_sets": 60} | ({"max_iter": 10, "n_inducing": 8} if model == "ChoiceGP" else {"rounds": 1})
     values = experiment.run(settings, None)
