@@ -276,28 +276,6 @@ def test_values_and_gradients_are_finite_at_extreme_differences(d, a, floor, dty
     assert np.min(value) < -20  # extreme sets were among them
 
 
-@pytest.mark.parametrize("options", [QUICK, {}])
-def test_pair_logs_are_finite_however_they_are_compiled(options):
-    """As large as these logs are, two roundings of the same number differ by more than any exponential bears."""
-    z = utilities(2, 4000, scale=1e6)
-    found = jax.jit(pair_logs, compiler_options=options)(z.astype(np.float32))
-    for single, exact in zip(found, pair_logs(z), strict=True):
-        np.testing.assert_allclose(single, exact, rtol=1e-5)
-
-
-@pytest.mark.parametrize("options", [QUICK, {}])
-def test_second_derivatives_are_finite_however_they_are_compiled(options):
-    u = utilities(1, 2, 60, 512, scale=4.0)
-    first = np.random.default_rng(0).random(60) < 0.5
-    slope = jax.grad(lambda u: jnp.sum(log_likelihood(u, np.ones((2, 60), bool), np.stack([first, ~first]))))
-
-    @partial(jax.jit, compiler_options=options)
-    def derivatives(u):
-        return jax.jvp(slope, (u,), (jnp.zeros_like(u).at[:, 1].set(1.0),))
-
-    assert np.isfinite(derivatives(u)).all()
-
-
 @pytest.mark.parametrize("z", [6.0, 10.0])
 def test_single_precision_is_right_far_out(z):
     # Differences of a pair that agrees, disagrees, or is near in one utility; a third object stands below.

@@ -1,9 +1,13 @@
-"""Sums in logs and their derivatives against NumPy; what a compiler does with them is tested with the likelihood."""
+"""Sums in logs and their derivatives against NumPy; and in the likelihood, whatever a compiler does with them."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from choicegp.model.likelihood import log_likelihood, pair_logs
 from choicegp.model.log_sums import log_add_exp, log_sum_exp, shares
 
 
@@ -52,3 +56,25 @@ def test_nothing_to_add_is_minus_infinity_with_finite_slopes():
     value, slopes = jax.value_and_grad(log_add_exp, argnums=(0, 1))(-jnp.inf, -jnp.inf)
     assert value == -np.inf
     assert slopes == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("options", [{"xla_backend_optimization_level": 0}, {}])
+def test_pair_logs_are_finite_however_they_are_compiled(options):
+    """As large as these logs are, two roundings of the same number differ by more than any exponential bears."""
+    z = 1e6 * np.random.default_rng(0).normal(size=(2, 4000))
+    found = jax.jit(pair_logs, compiler_options=options)(z.astype(np.float32))
+    for single, exact in zip(found, pair_logs(z), strict=True):
+        np.testing.assert_allclose(single, exact, rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"xla_backend_optimization_level": 0}, {}])
+def test_second_derivatives_are_finite_however_they_are_compiled(options):
+    u = 4.0 * np.random.default_rng(0).normal(size=(1, 2, 60, 512))
+    first = np.random.default_rng(0).random(60) < 0.5
+    slope = jax.grad(lambda u: jnp.sum(log_likelihood(u, np.ones((2, 60), bool), np.stack([first, ~first]))))
+
+    @partial(jax.jit, compiler_options=options)
+    def derivatives(u):
+        return jax.jvp(slope, (u,), (jnp.zeros_like(u).at[:, 1].set(1.0),))
+
+    assert np.isfinite(derivatives(u)).all()

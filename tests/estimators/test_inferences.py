@@ -1,0 +1,44 @@
+"""What an option becomes on its way to an inference."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from choicegp import ChoiceGP
+from choicegp.estimators import fitting
+from choicegp.estimators.fitting import FitOptions
+from choicegp.inference import paper
+
+
+def test_the_papers_inference_has_the_same_face(quick, half):
+    model = quick(inference="paper-converged", max_iter=10).fit(half)
+    assert model.fit_result_.status in ("stopped", "converged")
+    assert np.isfinite(np.concatenate(model.predict_proba(half))).all()
+    assert model.score(half) > 0.4
+
+
+def test_the_papers_steps_are_called_with_the_options(quick, half, monkeypatch):
+    real = inspect.signature(paper.fit_paper)
+
+    class Called(Exception):
+        """Instead of 5000 steps."""
+
+    def called(*arguments: object, **options: object) -> None:
+        raise Called(real.bind(*arguments, **options).arguments)
+
+    monkeypatch.setattr(paper, "fit_paper", called)
+    with pytest.raises(Called) as raised:
+        quick(inference="paper", max_iter=None, n_restarts=4, random_state=9, lapse=0.2).fit(half)
+    options = raised.value.args[0]
+    expected = {"seed": 9, "n_starts": 4, "max_iter": 5000, "lapse": 0.2}
+    assert {name: options[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("n_objects", "n_utilities", "inference", "n_starts"),
+    [(160, 2, "dense", 9), (160, 3, "dense", 16), (160, 3, "paper", 9), (161, 3, "dense", 3), (161, 2, "dense", 3)],
+)
+def test_few_objects_and_many_utilities_have_more_starts(n_objects, n_utilities, inference, n_starts):
+    options = FitOptions.validated(ChoiceGP(n_utilities, inference=inference).get_params())
+    assert fitting._n_starts(n_objects, options) == n_starts
