@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,11 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # Tests run side by side: threads of linear algebra that wait for each other would take most of the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Nor does it help then that XLA splits every program into parts and compiles them in parallel, which costs more in all.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
+_FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
+# Up to jaxlib 0.11 the fusion emitters treble the compiling of small programs; 0.12 ends a process that names them.
+if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 12):
+    _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("XLA_FLAGS", " ".join(_FLAGS))
 # Compiled programs are shared by all workers, and kept for the next run of the same code.
 os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "programs"))
 

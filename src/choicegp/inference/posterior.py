@@ -1,5 +1,6 @@
 """The Gaussian posterior of the utilities at the shown objects, and at any others (eq:pred)."""
 
+from functools import partial
 from typing import NamedTuple, cast
 
 import equinox as eqx
@@ -149,10 +150,12 @@ class Posterior(eqx.Module):
         """Whether inducing points, others for each utility, stand for the shown objects."""
         return np.ndim(self.objects.X) == 3
 
+    @partial(jax.jit, inline=True)
     def mean_at(self, objects: Objects) -> Array:
         """Return the posterior means (d, n) at other objects."""
         return jnp.einsum("dtn,dt->dn", self.prior.covariance(self.objects, objects), self.dual)
 
+    @partial(jax.jit, inline=True)
     def mean_and_variance_at(self, objects: Objects) -> tuple[Array, Array]:
         """Return posterior means and variances, each (d, n)."""
         cross = self.prior.covariance(self.objects, objects)
@@ -160,6 +163,7 @@ class Posterior(eqx.Module):
         variance = jnp.maximum(self.prior.variance(objects) - shrink, 0.0)
         return jnp.einsum("dtn,dt->dn", cross, self.dual), variance
 
+    @partial(jax.jit, inline=True)
     def mean_and_covariance_at(self, objects: Objects) -> tuple[Array, Array]:
         """Return posterior means (d, n) and covariances (d, n, n)."""
         cross = self.prior.covariance(self.objects, objects)

@@ -5,6 +5,7 @@ utility has one more, independent term for each id, shared by all rows of that i
 equal their features are.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -60,6 +61,7 @@ class UtilityPrior(eqx.Module):
         """Number of utilities."""
         return jax.tree.leaves(self.kernels)[0].shape[0]
 
+    @partial(jax.jit, inline=True)  # by itself, too, one program and not one for every operation
     def covariance(self, first: Objects, second: Objects) -> Array:
         """Return the covariances (d, n1, n2) of the utilities between two groups of objects.
 
@@ -72,6 +74,7 @@ class UtilityPrior(eqx.Module):
         same = first.codes[:, None] == second.codes[None, :]
         return gram + jnp.exp(self.log_effect_variance)[:, None, None] * same
 
+    @partial(jax.jit, inline=True)
     def variance(self, objects: Objects) -> Array:
         """Return the variances (d, n) of the utilities at the objects."""
         diagonal = jax.vmap(lambda kernel: kernel.diagonal(objects.X))(self.kernels)
