@@ -145,9 +145,9 @@ def test_a_learned_lapse_rate_is_larger_where_answers_contradict_each_other(prob
 def test_one_set_alone_can_be_fitted_and_is_compiled_once():
     X = [[0.0, 1.0], [1.0, 0.0], [-1.0, -1.0]]
     problem = posed(ChoiceData.from_sets(X, [[0, 1, 2]], [[0, 1]]))
-    before = len(dense._run_block._executables)
+    before = len(dense.run_block._executables)
     fit = fitted(problem)
-    assert len(dense._run_block._executables) == before + 1
+    assert len(dense.run_block._executables) == before + 1
     assert_usable(fit, problem)
     mean = np.asarray(scored(fit, problem).posterior.mean_at(problem.objects))
     rejected = int(problem.batches[0].rows[2, 0])

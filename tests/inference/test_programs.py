@@ -126,6 +126,46 @@ def test_a_program_can_be_part_of_another():
     assert float(jax.grad(lambda x: power(x, 3))(2.0)) == 12.0
 
 
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ({"xla_no_such_thing": 1, "xla_backend_optimization_level": 1}, {"xla_backend_optimization_level": 1}),
+        ({"xla_no_such_thing": 1}, None),
+        ({"xla_backend_optimization_level": "high"}, None),
+    ],
+)
+def test_an_option_that_xla_refuses_is_left_out_alone(options, left, monkeypatch):
+    tried = []
+    compiled = jax.stages.Lowered.compile
+
+    def noted(lowered, given=None):
+        tried.append(given)
+        return compiled(lowered, given)
+
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    monkeypatch.setattr(programs, "_OPTIONS", {"cpu": options})
+    monkeypatch.setattr(jax.stages.Lowered, "compile", noted)
+    np.testing.assert_allclose(program(rooted)(*ARGUMENTS).root, WANTED)
+    assert tried == [options, left]
+
+
+def test_a_program_is_prepared_once_another_is_traced(monkeypatch):
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    monkeypatch.setattr(programs, "_PATIENCE", 60.0)
+    order: list[str] = []
+    long, *others = (program(lambda x, name=name: order.append(name) or x) for name in ("long", "other", "last"))
+    x = np.ones(2)
+    for other in others:  # at the last one the long program is compiled already
+        before = set(threading.enumerate())
+        other.prepare(x, behind=long)
+        [worker] = set(threading.enumerate()) - before
+        assert not other._executables
+        long(x)
+        worker.join(60)
+        assert other._executables
+    assert order == ["long", "other", "last"]
+
+
 def test_only_so_many_programs_are_kept(folder, monkeypatch):
     monkeypatch.setattr(programs, "_MOST_KEPT", 3)
     power = program(powered, static="n")

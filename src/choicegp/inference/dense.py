@@ -171,9 +171,10 @@ def _step(
 
 
 @partial(program, static="settings")
-def _run_block(
+def run_block(
     state: State, schedule: tuple, problem: Problem, normals: tuple, settings: Settings
 ) -> tuple[State, Trace]:
+    """Make the steps of a schedule."""
     return jax.lax.scan(lambda s, x: _step(s, x, problem, normals, settings), state, schedule)
 
 
@@ -268,7 +269,7 @@ class _Run:
         schedule = _schedule(weights, learn, steady)
         tried = state
         for _ in range(_ATTEMPTS):
-            after, trace = _run_block(tried, schedule, self.problem, self.normals, self.settings)
+            after, trace = run_block(tried, schedule, self.problem, self.normals, self.settings)
             trace = jax.tree.map(np.asarray, trace)
             if _is_healthy(after, trace):
                 break

@@ -12,9 +12,9 @@ import os
 import pickle
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,19 @@ import numpy as np
 
 from choicegp.data.whole_file import whole_file
 
+Options: TypeAlias = Mapping[str, Mapping[str, Any]]  # for each platform
+_NONE: Options = {}
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
 # On an NVIDIA GPU most of the time goes into trying out variants of every matrix product, for products that take no
 # part of a fit's time worth it (H200, jaxlib 0.11: 70 against 7 s for a sparse fit of five utilities).
-_OPTIONS = {
+_OPTIONS: Options = {
     "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
+# Parts that are compiled in parallel cost more in all: one part for what is compiled beside something else.
+_BESIDE: Options = {"cpu": {"xla_cpu_parallel_codegen_split_count": 1}}
+_PATIENCE = 5.0  # seconds to wait for the trace of another program, which may never come
 _MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
 _SUFFIX = ".program"
@@ -60,6 +65,7 @@ class Program:
         self._traced = jax.jit(function, static_argnames=static)
         self._executables: dict[Any, Callable] = {}
         self._locks: dict[Any, threading.Lock] = {}
+        self._is_traced = threading.Event()
 
     def __call__(self, *args: Any) -> Any:
         """Run, on arguments given by position."""
@@ -71,14 +77,26 @@ class Program:
         executable, dynamic = self._executable(args)
         return executable(*dynamic)
 
-    def prepare(self, *args: Any) -> None:
-        """Find the executable for such arguments, arrays or their shapes, while the caller goes on."""
+    def prepare(self, *args: Any, behind: "Program | None" = None) -> None:
+        """Find the executable for such arguments, arrays or their shapes, while the caller goes on.
+
+        ``behind`` is a longer program that the caller is about to call: this one waits until that one is traced.
+        Two traces at once hold each other up, while one beside compiling costs no time.
+        """
         import scipy.linalg  # noqa: F401  two threads that import parts of it at once can lock each other out
 
-        threading.Thread(target=with_settings_of_this_thread(self._executable), args=(args,)).start()
+        if behind is not None:
+            behind._is_traced.clear()
 
-    def _executable(self, args: tuple) -> tuple[Callable, tuple]:
-        """Return what runs on such arguments, and the arguments that it takes."""
+        def find() -> None:
+            if behind is not None:
+                behind._is_traced.wait(_PATIENCE)
+            self._executable(args, _BESIDE)
+
+        threading.Thread(target=with_settings_of_this_thread(find)).start()
+
+    def _executable(self, args: tuple, more: Options = _NONE) -> tuple[Callable, tuple]:
+        """Return what runs on such arguments, and the arguments that it takes; ``more`` options to compile it."""
         dynamic, fixed = (args[:-1], args[-1]) if self._static else (args, None)
         leaves, tree = jax.tree.flatten(dynamic)
         leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
@@ -92,32 +110,39 @@ class Program:
                 executable = self._executables.get(key)
                 if executable is None:
                     static = (fixed,) if self._static else ()
-                    executable = self._executables[key] = self._find(key, dynamic, static)
+                    executable = self._executables[key] = self._find(key, dynamic, static, more)
+        self._is_traced.set()
         return executable, dynamic
 
-    def _find(self, key: Any, dynamic: tuple, static: tuple) -> Callable:
+    def _find(self, key: Any, dynamic: tuple, static: tuple, more: Options) -> Callable:
         """Load the executable, or compile and keep it."""
         folder = cache_folder()
         types = _node_types(key[0])
         # The code of a class from elsewhere, a user's own kernel, is not known here and may change.
         if folder is None or any(not known.__module__.startswith(_KNOWN) for known in types):
-            return _compiled(self._traced.lower(*dynamic, *static))
+            return self._compiled(dynamic, static, more)
         device = present_device()
         text = f"{self.name} {key} {sorted(map(repr, types))} {device.device_kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{_SUFFIX}"
         executable = _load(path, dynamic, device)
         if executable is None:
-            executable = _compiled(self._traced.lower(*dynamic, *static))
+            executable = self._compiled(dynamic, static, more)
             _keep(path, executable)
         return executable
 
-
-def _compiled(lowered: Any) -> Any:
-    """Compile quickly; where XLA does not know the options that do it, without."""
-    try:
-        return lowered.compile(_OPTIONS.get(present_device().platform))
-    except (jax.errors.JaxRuntimeError, ValueError):
+    def _compiled(self, dynamic: tuple, static: tuple, more: Options) -> Any:
+        """Compile quickly, but for the options that this version of XLA does not know."""
+        lowered = self._traced.lower(*dynamic, *static)
+        self._is_traced.set()
+        platform = present_device().platform
+        options = {**_OPTIONS.get(platform, {}), **more.get(platform, {})}
+        while options:
+            try:
+                return lowered.compile(options)
+            except (jax.errors.JaxRuntimeError, ValueError) as error:
+                unknown = [name for name in options if name in str(error)]
+                options = {name: options[name] for name in options if name not in unknown} if unknown else {}
         return lowered.compile()
 
 
