@@ -12,9 +12,9 @@ import os
 import pickle
 import platform
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,18 +22,16 @@ import numpy as np
 
 from choicegp.data.whole_file import whole_file
 
-Options: TypeAlias = Mapping[str, Mapping[str, Any]]  # for each platform
-_NONE: Options = {}
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
 # On an NVIDIA GPU most of the time goes into trying out variants of every matrix product, for products that take no
 # part of a fit's time worth it (H200, jaxlib 0.11: 70 against 7 s for a sparse fit of five utilities).
-_OPTIONS: Options = {
+_OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
 # Parts that are compiled in parallel cost more in all: one part for what is compiled beside something else.
-_BESIDE: Options = {"cpu": {"xla_cpu_parallel_codegen_split_count": 1}}
+_ASIDE: dict[str, dict[str, Any]] = {"cpu": {"xla_cpu_parallel_codegen_split_count": 1}}
 _PATIENCE = 5.0  # seconds to wait for the trace of another program, which may never come
 _MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
@@ -54,6 +52,12 @@ def program(function: Callable, *, static: str | None = None) -> "Program":
         Name of the last argument, when it is hashable and part of the program.
     """
     return functools.wraps(function)(Program(function, static))  # type: ignore[return-value]
+
+
+class _Aside(NamedTuple):
+    """A program is wanted while others go on; ``behind`` is to be traced first."""
+
+    behind: "Program | None"
 
 
 class Program:
@@ -80,7 +84,7 @@ class Program:
     def prepare(self, *args: Any, behind: "Program | None" = None) -> None:
         """Find the executable for such arguments, arrays or their shapes, while the caller goes on.
 
-        ``behind`` is a longer program that the caller is about to call: this one waits until that one is traced.
+        ``behind`` is a longer program that the caller is about to call: this one is traced after that one.
         Two traces at once hold each other up, while one beside compiling costs no time.
         """
         import scipy.linalg  # noqa: F401  two threads that import parts of it at once can lock each other out
@@ -88,15 +92,11 @@ class Program:
         if behind is not None:
             behind._is_traced.clear()
 
-        def find() -> None:
-            if behind is not None:
-                behind._is_traced.wait(_PATIENCE)
-            self._executable(args, _BESIDE)
+        find = with_settings_of_this_thread(self._executable)
+        threading.Thread(target=find, args=(args, _Aside(behind))).start()
 
-        threading.Thread(target=with_settings_of_this_thread(find)).start()
-
-    def _executable(self, args: tuple, more: Options = _NONE) -> tuple[Callable, tuple]:
-        """Return what runs on such arguments, and the arguments that it takes; ``more`` options to compile it."""
+    def _executable(self, args: tuple, aside: _Aside | None = None) -> tuple[Callable, tuple]:
+        """Return what runs on such arguments, and the arguments that it takes."""
         dynamic, fixed = (args[:-1], args[-1]) if self._static else (args, None)
         leaves, tree = jax.tree.flatten(dynamic)
         leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
@@ -110,33 +110,35 @@ class Program:
                 executable = self._executables.get(key)
                 if executable is None:
                     static = (fixed,) if self._static else ()
-                    executable = self._executables[key] = self._find(key, dynamic, static, more)
+                    executable = self._executables[key] = self._find(key, dynamic, static, aside)
         self._is_traced.set()
         return executable, dynamic
 
-    def _find(self, key: Any, dynamic: tuple, static: tuple, more: Options) -> Callable:
+    def _find(self, key: Any, dynamic: tuple, static: tuple, aside: _Aside | None) -> Callable:
         """Load the executable, or compile and keep it."""
         folder = cache_folder()
         types = _node_types(key[0])
         # The code of a class from elsewhere, a user's own kernel, is not known here and may change.
         if folder is None or any(not known.__module__.startswith(_KNOWN) for known in types):
-            return self._compiled(dynamic, static, more)
+            return self._compiled(dynamic, static, aside)
         device = present_device()
         text = f"{self.name} {key} {sorted(map(repr, types))} {device.device_kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{_SUFFIX}"
         executable = _load(path, dynamic, device)
         if executable is None:
-            executable = self._compiled(dynamic, static, more)
+            executable = self._compiled(dynamic, static, aside)
             _keep(path, executable)
         return executable
 
-    def _compiled(self, dynamic: tuple, static: tuple, more: Options) -> Any:
+    def _compiled(self, dynamic: tuple, static: tuple, aside: _Aside | None) -> Any:
         """Compile quickly, but for the options that this version of XLA does not know."""
+        if aside is not None and aside.behind is not None:
+            aside.behind._is_traced.wait(_PATIENCE)
         lowered = self._traced.lower(*dynamic, *static)
         self._is_traced.set()
         platform = present_device().platform
-        options = {**_OPTIONS.get(platform, {}), **more.get(platform, {})}
+        options = {**_OPTIONS.get(platform, {}), **(_ASIDE.get(platform, {}) if aside else {})}
         while options:
             try:
                 return lowered.compile(options)
