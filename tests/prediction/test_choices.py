@@ -179,6 +179,7 @@ def test_neither_chunks_nor_other_sets_matter(posterior, triples, monkeypatch):
     whole = predictor(posterior, mixed)
     probabilities, predicted = whole.probabilities(), whole.choices()
     monkeypatch.setattr(choices, "_CELLS", 8 * 2**3 * choices.N_SAMPLES)  # eight triples at a time, of twenty
+    monkeypatch.setattr(choices, "_AT_ONCE", 1)
     chunked = predictor(posterior, mixed)
     for one, other in zip(probabilities, chunked.probabilities(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)
@@ -186,6 +187,14 @@ def test_neither_chunks_nor_other_sets_matter(posterior, triples, monkeypatch):
     place = next(k for k, rows in enumerate(mixed) if rows is triples[4])
     np.testing.assert_allclose(alone.probabilities()[0], probabilities[place], rtol=1e-10)
     np.testing.assert_array_equal(alone.choices()[0], predicted[place])
+
+
+def test_a_few_sets_more_are_no_new_program(posterior, triples):
+    predictor(posterior, triples[:1]).choices()
+    before = len(choices.subset_table._executables)
+    for n in (2, 3, 7, 16):
+        assert len(predictor(posterior, triples[:n]).choices()) == n
+    assert len(choices.subset_table._executables) == before
 
 
 def test_a_set_of_one_object_is_certain(posterior):

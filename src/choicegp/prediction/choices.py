@@ -30,6 +30,7 @@ LARGE_SAMPLES = 128  # of sets too large to enumerate
 _CANDIDATES = 16
 _SCORED_SIZE = 200  # sets larger than this are predicted object by object
 _TIE = 1e-6  # utilities closer than this part of the error scale are equal, as those of equal objects are
+_AT_ONCE = 65_536  # numbers that take a few milliseconds: smaller chunks are filled up to this
 _CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
 _ON_ACCELERATOR = 16_000_000  # the same there, where a chunk's points are worked through in blocks
 _IN_CACHE = 32_768  # numbers in a table of subsets on a CPU, where twice as fast as tables that leave its cache
@@ -60,9 +61,12 @@ def groups(data: ChoiceData, cells: Callable[[int], int]) -> Iterator[Group]:
 
 
 def _chunk_size(cells: int, n_sets: int) -> int:
-    size = 1 << max(0, (_CELLS // cells).bit_length() - 1)
-    # Never much larger than the data, but one of few shapes.
-    return max(1, min(size, 1024, 1 << (n_sets - 1).bit_length()))
+    """Return a power of two, never much larger than the data but one of few: each is a program to compile."""
+
+    def sets_in(most: int) -> int:
+        return 1 << max(0, (most // cells).bit_length() - 1)
+
+    return max(min(sets_in(_AT_ONCE), 64), min(sets_in(_CELLS), 1024, 1 << (n_sets - 1).bit_length()))
 
 
 def _cells(a: int) -> int:
