@@ -287,6 +287,15 @@ def test_log_probabilities_of_large_sets_are_numbers(large_predictions):
     assert log < -3
 
 
+def test_likelihoods_of_any_choice_are_taken_at_the_same_draws(posterior, triples):
+    objects, own = objects_of(triples[:7]), points(posterior, 3, 32)
+    chosen = (np.arange(1, 8) >> np.arange(3)[:, None]) & 1 == 1
+    found = choices.log_likelihoods(posterior, objects, chosen, own, DISCERNIBILITY)
+    u = jax.jit(lambda *args: choices.set_utilities(*args, 32).sampled(own))(posterior, objects)
+    wanted = jax.jit(DISCERNIBILITY.log_likelihood)(u, np.ones((3, 7, 1), bool), chosen[..., None])
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
 def test_blocks_of_points_change_nothing(posterior, triples, monkeypatch):
     objects = objects_of(triples)
     chosen = np.arange(3)[:, None] < np.ones(len(triples))
@@ -294,7 +303,8 @@ def test_blocks_of_points_change_nothing(posterior, triples, monkeypatch):
     whole = choices.log_likelihoods(posterior, objects, chosen, own, DISCERNIBILITY)
     assert whole.shape == (len(triples), 64)
     monkeypatch.setattr(choices, "_BLOCK", 2 * 3 * 3 * len(triples) * 8)
-    in_blocks = jax.jit(choices.log_likelihoods.__wrapped__)(posterior, objects, chosen, own, DISCERNIBILITY)
+    order = np.repeat(np.arange(3)[:, None], len(triples), axis=1)
+    in_blocks = jax.jit(choices._log_likelihoods.__wrapped__)(posterior, objects, order, chosen, own, DISCERNIBILITY)
     np.testing.assert_allclose(in_blocks, whole, rtol=1e-12)
 
 

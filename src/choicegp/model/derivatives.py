@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.model.likelihood import FLOOR, Pairs, object_pairs, with_lapse
+from choicegp.model.likelihood import FLOOR, PairProbabilities, Pairs, object_pairs, pair_probabilities, with_lapse
 from choicegp.model.probit import probit_and_hazard
 
 _TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
@@ -43,15 +43,6 @@ class ExpectedDerivatives(NamedTuple):
     gradient: Array
     curvature: Array
     lapsed: Array
-
-
-class _Outcomes(NamedTuple):
-    """Probabilities of what happens inside each pair (o, v) with o before v; all (P, m, S)."""
-
-    dominates: Array
-    dominated: Array
-    incomparable: Array
-    not_dominates: Array
 
 
 def expected_derivatives(
@@ -85,7 +76,7 @@ def expected_derivatives(
     u = jnp.where(present[..., None], u, 0.0)  # whatever stands in the padding, NaN too
     z = u[:, pairs.first] - u[:, pairs.second]
     above, below, hazard, hazard_below = probit_and_hazard(z)
-    pair = _outcomes(above, below)
+    pair = pair_probabilities(above, below)
     g, beaten = _beaten(pair, beats, pairs)
     conflict, beaten = pair.incomparable + floor, beaten + floor
     value = jnp.sum(jnp.where(inside, jnp.log(conflict), 0.0), axis=0)
@@ -132,25 +123,14 @@ def sampled_log_likelihood(
     beats = chosen[pairs.first, :, None] & rejected[pairs.second]
     u = jnp.where(present[..., None], u, 0.0)
     above, below, _, _ = probit_and_hazard(u[:, pairs.first] - u[:, pairs.second])
-    pair = _outcomes(above, below)
+    pair = pair_probabilities(above, below)
     _, beaten = _beaten(pair, beats, pairs)
     value = jnp.sum(jnp.where(inside, jnp.log(pair.incomparable + floor), 0.0), axis=0)
     value += jnp.sum(jnp.where(rejected, jnp.log(beaten + floor), 0.0), axis=0)
     return value if lapse is None else with_lapse(value, present[..., None], lapse)
 
 
-def _outcomes(above: Array, below: Array) -> _Outcomes:
-    """Combine Φ(z_i) and Φ(-z_i) over the utilities by the recursion that only adds."""
-    p, q, c = above[0], below[0], below[0]
-    r = jnp.zeros_like(p)
-    for i in range(1, above.shape[0]):
-        r = r + p * below[i] + q * above[i]
-        c = c + p * below[i]
-        p, q = p * above[i], q * below[i]
-    return _Outcomes(p, q, r, c)
-
-
-def _beaten(pair: _Outcomes, beats: Array, pairs: Pairs) -> tuple[Array, Array]:
+def _beaten(pair: PairProbabilities, beats: Array, pairs: Pairs) -> tuple[Array, Array]:
     """G_v = prod_o (1 - e^p(o,v)) and 1 - G_v for every object v, over the chosen o before it."""
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     beats = beats[pairs.index] & upper

@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array
 
 from choicegp.model.log_sums import log_add_exp, log_sum_exp
-from choicegp.model.probit import log_probit
+from choicegp.model.probit import log_probit, probit_and_hazard
 
 FLOOR = 1e-10
 """Added to every factor, as in the paper's own code: with one utility, two chosen objects are impossible."""
@@ -84,6 +84,32 @@ def _log_sum(terms: list[Array]) -> Array:
 def pair_logs(z: Array) -> PairLogs:
     """Return what can happen between two objects, from scaled utility differences z of shape (d, ...)."""
     return combine_utilities(log_probit(z), log_probit(-z))
+
+
+class PairProbabilities(NamedTuple):
+    """What can happen between the objects o and v of a pair.
+
+    Attributes
+    ----------
+    dominates, dominated, incomparable, not_dominates : Array
+        e^p, e^q, 1 - e^p - e^q and 1 - e^p.
+    """
+
+    dominates: Array
+    dominated: Array
+    incomparable: Array
+    not_dominates: Array
+
+
+def pair_probabilities(above: Array, below: Array) -> PairProbabilities:
+    """Combine Φ(z_i) and Φ(-z_i) over the leading axis, as `combine_utilities` does in logs."""
+    p, q, c = above[0], below[0], below[0]
+    r = jnp.zeros_like(p)
+    for i in range(1, above.shape[0]):
+        r = r + p * below[i] + q * above[i]
+        c = c + p * below[i]
+        p, q = p * above[i], q * below[i]
+    return PairProbabilities(p, q, r, c)
 
 
 class Pairs(NamedTuple):
@@ -237,11 +263,17 @@ def subset_probabilities(u: Array, *, sigma: float | Array = 1.0, floor: float =
     a = u.shape[1]
     if a > MAX_ENUMERATED:
         raise ValueError(f"{a} objects have 2^{a} subsets; at most {MAX_ENUMERATED} objects are enumerated")
-    logs = pair_logs((u[:, :, None] - u[:, None, :]) / sigma)  # (o, v, ...)
-    dominates, stays = jnp.exp(logs.dominates), jnp.exp(logs.not_dominates)
+    pairs = object_pairs(a)
+    n, earlier = len(pairs.first), np.triu(np.ones((a, a), bool), 1)
+    above, below, _, _ = probit_and_hazard((u[:, pairs.first] - u[:, pairs.second]) / sigma)
+    forth, back = pair_probabilities(above, below), pair_probabilities(below, above)
+    # From the pairs to all (o, v); what an object does to itself is never used.
+    none = jnp.ones_like(u[0, :1])
+    place = np.where(earlier, pairs.index, np.where(earlier.T, n + pairs.index, 2 * n))
+    dominates = jnp.concatenate([forth.dominates, back.dominates, none])[place]
+    stays = jnp.concatenate([forth.not_dominates, back.not_dominates, none])[place]
     # Each pair of chosen objects is counted once, with the later of the two.
-    earlier = jnp.asarray(np.triu(np.ones((a, a), dtype=bool), 1))
-    conflict = jnp.where(_trailing(earlier, dominates), jnp.exp(logs.incomparable) + floor, 1.0)
+    conflict = jnp.concatenate([forth.incomparable + floor, none])[np.where(earlier, pairs.index, n)]
 
     def of_half(objects: range) -> list[Array]:
         """Return what the subsets of some objects do to each v: beat it, leave it standing, agree with it."""

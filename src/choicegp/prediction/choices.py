@@ -191,17 +191,29 @@ def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> 
     return ~beaten
 
 
-@program
-def log_likelihoods(posterior: Posterior, objects: Objects, chosen: Array, normals: Array, errors: ErrorModel) -> Array:
+def log_likelihoods(
+    posterior: Posterior, objects: Objects, chosen: np.ndarray, normals: np.ndarray, errors: ErrorModel
+) -> Array:
     """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S)."""
+    # The quick form of the likelihood wants chosen objects first. Utilities are put in order once they are drawn, so
+    # that different choices from one set are compared at the same draws.
+    order = np.argsort(~chosen, axis=0, kind="stable")
+    return _log_likelihoods(posterior, objects, order, np.take_along_axis(chosen, order, 0), normals, errors)
+
+
+@program
+def _log_likelihoods(
+    posterior: Posterior, objects: Objects, order: Array, chosen: Array, normals: Array, errors: ErrorModel
+) -> Array:
     a, m = chosen.shape
     d, _, _, n_points = normals.shape
     utilities = set_utilities(posterior, objects, n_points)
     present = jnp.ones(chosen.shape, bool)
 
     def of_block(block: tuple[Array, Array | None]) -> Array:
-        u = utilities._replace(moves=block[1]).sampled(block[0])
-        return errors.log_likelihood(u, present[..., None], chosen[..., None], posterior.lapse)
+        drawn = utilities._replace(moves=block[1]).sampled(block[0])
+        u = jnp.take_along_axis(drawn, order[None, :, :, None], axis=1, mode="promise_in_bounds")
+        return errors.sampled(u, present, chosen, posterior.lapse)
 
     blocks = _in_blocks(normals, utilities.moves, _BLOCK // (d * a * a * m * errors.n_nodes))
     return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
