@@ -37,7 +37,7 @@ def run(script: str, folder: Path, cache: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment |= {"CHOICEGP_CACHE": cache, "HOME": str(folder), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     command = [sys.executable, "-W", "error", "-c", script]
-    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=90)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -159,11 +159,36 @@ def test_a_program_is_prepared_once_another_is_traced(monkeypatch):
         before = set(threading.enumerate())
         other.prepare(x, behind=long)
         [worker] = set(threading.enumerate()) - before
-        assert not other._executables
+        worker.join(0.2)
+        assert worker.is_alive(), "it waits"
         long(x)
-        worker.join(60)
+        worker.join(20)
+        assert not worker.is_alive()
         assert other._executables
     assert order == ["long", "other", "last"]
+
+
+def test_a_program_is_not_prepared_for_a_fit_that_fails(monkeypatch):
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    monkeypatch.setattr(programs, "_PATIENCE", 0.1)
+    long, other = program(lambda x: x), program(lambda x: x)
+    before = set(threading.enumerate())
+    other.prepare(np.ones(2), behind=long)
+    [worker] = set(threading.enumerate()) - before
+    worker.join(20)
+    assert not worker.is_alive()
+    assert not other._executables
+
+
+def test_a_process_does_not_wait_for_what_is_prepared(tmp_path):
+    script = """
+import sys, time
+import numpy as np
+from choicegp.inference import programs
+programs._PATIENCE = 100.0
+programs.program(lambda x: x).prepare(np.ones(2), behind=programs.program(lambda x: x))
+"""
+    run(script, tmp_path, "off")
 
 
 def test_only_so_many_programs_are_kept(folder, monkeypatch):

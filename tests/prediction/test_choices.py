@@ -293,7 +293,7 @@ def test_likelihoods_of_any_choice_are_taken_at_the_same_draws(posterior, triple
     found = choices.log_likelihoods(posterior, objects, chosen, own, DISCERNIBILITY)
     u = jax.jit(lambda *args: choices.set_utilities(*args, 32).sampled(own))(posterior, objects)
     wanted = jax.jit(DISCERNIBILITY.log_likelihood)(u, np.ones((3, 7, 1), bool), chosen[..., None])
-    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
 def test_blocks_of_points_change_nothing(posterior, triples, monkeypatch):

@@ -12,6 +12,7 @@ import os
 import pickle
 import platform
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
-# Parts that are compiled in parallel cost more in all: one part for what is compiled beside something else.
+# Parts that are compiled in parallel cost more in all: one part for what is compiled beside a longer program.
 _ASIDE: dict[str, dict[str, Any]] = {"cpu": {"xla_cpu_parallel_codegen_split_count": 1}}
 _PATIENCE = 5.0  # seconds to wait for the trace of another program, which may never come
 _MOST_KEPT = 400  # files; the ones not used for longest go
@@ -54,10 +55,21 @@ def program(function: Callable, *, static: str | None = None) -> "Program":
     return functools.wraps(function)(Program(function, static))  # type: ignore[return-value]
 
 
+class _GivenUpError(Exception):
+    """What a program waited for did not come."""
+
+
 class _Aside(NamedTuple):
     """A program is wanted while others go on; ``behind`` is to be traced first."""
 
     behind: "Program | None"
+
+    def wait(self) -> None:
+        """Wait for the trace; where it does not come, a fit has failed and nothing here is wanted any more."""
+        end = time.monotonic() + _PATIENCE
+        while self.behind is not None and not self.behind._is_traced.wait(0.05):
+            if time.monotonic() > end or not threading.main_thread().is_alive():
+                raise _GivenUpError
 
 
 class Program:
@@ -77,6 +89,7 @@ class Program:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return self._function(*args)  # part of another program
         if any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves):
+            self._is_traced.set()
             return self._traced(*args)  # spread over several devices: JAX divides the work as the arguments lie
         executable, dynamic = self._executable(args)
         return executable(*dynamic)
@@ -92,8 +105,11 @@ class Program:
         if behind is not None:
             behind._is_traced.clear()
 
-        find = with_settings_of_this_thread(self._executable)
-        threading.Thread(target=find, args=(args, _Aside(behind))).start()
+        def find() -> None:
+            with contextlib.suppress(_GivenUpError):
+                self._executable(args, _Aside(behind))
+
+        threading.Thread(target=with_settings_of_this_thread(find)).start()
 
     def _executable(self, args: tuple, aside: _Aside | None = None) -> tuple[Callable, tuple]:
         """Return what runs on such arguments, and the arguments that it takes."""
@@ -133,12 +149,16 @@ class Program:
 
     def _compiled(self, dynamic: tuple, static: tuple, aside: _Aside | None) -> Any:
         """Compile quickly, but for the options that this version of XLA does not know."""
-        if aside is not None and aside.behind is not None:
-            aside.behind._is_traced.wait(_PATIENCE)
-        lowered = self._traced.lower(*dynamic, *static)
-        self._is_traced.set()
+        if aside is not None:
+            aside.wait()
+        try:
+            lowered = self._traced.lower(*dynamic, *static)
+        finally:
+            self._is_traced.set()
         platform = present_device().platform
-        options = {**_OPTIONS.get(platform, {}), **(_ASIDE.get(platform, {}) if aside else {})}
+        options = dict(_OPTIONS.get(platform, {}))
+        if aside is not None and aside.behind is not None:
+            options |= _ASIDE.get(platform, {})
         while options:
             try:
                 return lowered.compile(options)

@@ -7,7 +7,7 @@ G_v = prod_o (1 - e^p(o,v)).  No derivative is ever taken through a factorisatio
 
 This is the inner loop of inference, so it works on probabilities, not on their logs: with a positive floor
 nothing below the floor matters, the recursions only add and multiply, and a logarithm costs four times an
-exponential (measured in float64 on a CPU).  `choicegp.model.likelihood` is the same in logs.
+exponential (measured in float64 on a CPU).  `choicegp.model.likelihood.log_likelihood` is the same in logs.
 """
 
 from typing import NamedTuple

@@ -10,7 +10,8 @@ With z_i(o,v) = (u_i(o) - u_i(v)) / sigma, "o dominates v" has probability e^p =
 - each unordered pair {o, v} inside the chosen set contributes log(1 - e^p - e^q), q = p with o, v swapped;
 - each rejected v contributes log(1 - prod_{o chosen} (1 - e^p(o,v))).
 
-Both differences cancel catastrophically; a recursion over the utilities that only adds does not.
+Both differences cancel catastrophically; a recursion over the utilities that only adds does not.  It is written
+twice: in logs for `log_likelihood`, right however unlikely a choice is, and in probabilities for tables of all choices.
 """
 
 import math
@@ -236,7 +237,7 @@ def _members(n_objects: int) -> np.ndarray:
     return (np.arange(2**n_objects) >> np.arange(n_objects)[:, None]) & 1 == 1
 
 
-def subset_probabilities(u: Array, *, sigma: float | Array = 1.0, floor: float = FLOOR) -> Array:
+def subset_probabilities(u: Array, *, sigma: float = 1.0, floor: float = FLOOR) -> Array:
     """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
 
     The likelihood does not sum to one over the subsets when a > 2; dividing by the sum of this table makes
@@ -247,6 +248,10 @@ def subset_probabilities(u: Array, *, sigma: float | Array = 1.0, floor: float =
     ----------
     u : Array (d, a, ...)
         Utilities; a is at most `MAX_ENUMERATED`.
+    sigma : float
+        Scale of the probit errors.
+    floor : float
+        Added to every factor.
 
     Returns
     -------

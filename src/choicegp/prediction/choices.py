@@ -30,7 +30,7 @@ LARGE_SAMPLES = 128  # of sets too large to enumerate
 _CANDIDATES = 16
 _SCORED_SIZE = 200  # sets larger than this are predicted object by object
 _TIE = 1e-6  # utilities closer than this part of the error scale are equal, as those of equal objects are
-_AT_ONCE = 65_536  # numbers that take a few milliseconds: smaller chunks are filled up to this
+_AT_ONCE = 65_536  # numbers that take a few milliseconds (counted by `_cells`): smaller chunks are filled up to this
 _CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
 _ON_ACCELERATOR = 16_000_000  # the same there, where a chunk's points are worked through in blocks
 _IN_CACHE = 32_768  # numbers in a table of subsets on a CPU, where twice as fast as tables that leave its cache
@@ -61,7 +61,7 @@ def groups(data: ChoiceData, cells: Callable[[int], int]) -> Iterator[Group]:
 
 
 def _chunk_size(cells: int, n_sets: int) -> int:
-    """Return a power of two, never much larger than the data but one of few: each is a program to compile."""
+    """Return a power of two, one of few: each is a program to compile, and filling up a small one takes no time."""
 
     def sets_in(most: int) -> int:
         return 1 << max(0, (most // cells).bit_length() - 1)
@@ -194,7 +194,7 @@ def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> 
 def log_likelihoods(
     posterior: Posterior, objects: Objects, chosen: np.ndarray, normals: np.ndarray, errors: ErrorModel
 ) -> Array:
-    """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S)."""
+    """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S).  Not to be traced."""
     # The quick form of the likelihood wants chosen objects first. Utilities are put in order once they are drawn, so
     # that different choices from one set are compared at the same draws.
     order = np.argsort(~chosen, axis=0, kind="stable")
@@ -269,8 +269,10 @@ class ChoicePredictor(NamedTuple):
             a = len(group.rows)
             scores = self._table(objects) if a <= MAX_ENUMERATED else self._sampled(objects)
             places = self.data.offsets[group.sets] + np.arange(a)[:, None]
+            n = len(group.sets)
+            own, scores = Objects(objects.X[:, :n], objects.codes[:, :n]), scores[:, :n]
             for result, part in zip(results, parts, strict=True):
-                result[places] = part(objects, scores)[:, : len(group.sets)]
+                result[places] = part(own, scores)
         return results
 
     def _chances(self, objects: Objects, scores: np.ndarray) -> np.ndarray:
