@@ -163,8 +163,8 @@ class Program:
             try:
                 return lowered.compile(options)
             except (jax.errors.JaxRuntimeError, ValueError) as error:
-                unknown = [name for name in options if name in str(error)]
-                options = {name: options[name] for name in options if name not in unknown} if unknown else {}
+                known = {name: value for name, value in options.items() if name not in str(error)}
+                options = known if len(known) < len(options) else {}
         return lowered.compile()
 
 

@@ -318,8 +318,7 @@ class Warped(Kernel):
 
     Feature j enters as x + a_j log(1 + (x - l_j)+ / e_j) - b_j log(1 + (u_j - x)+ / e_j), an increasing function: a
     utility that changes fast near an end, such as a power of x or the logarithm of a price, is smooth in it, and no
-    single lengthscale could follow it in x.  Sparse inference makes it; the
-    others do not know that the ends are fixed.
+    single lengthscale could follow it in x.  Sparse inference makes it; the others do not know that the ends are fixed.
 
     Parameters
     ----------

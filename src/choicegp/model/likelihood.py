@@ -273,12 +273,12 @@ def subset_probabilities(u: Array, *, sigma: float = 1.0, floor: float = FLOOR) 
     above, below, _, _ = probit_and_hazard((u[:, pairs.first] - u[:, pairs.second]) / sigma)
     forth, back = pair_probabilities(above, below), pair_probabilities(below, above)
     # From the pairs to all (o, v); what an object does to itself is never used.
-    none = jnp.ones_like(u[0, :1])
+    neutral = jnp.ones_like(u[0, :1])
     place = np.where(earlier, pairs.index, np.where(earlier.T, n + pairs.index, 2 * n))
-    dominates = jnp.concatenate([forth.dominates, back.dominates, none])[place]
-    stays = jnp.concatenate([forth.not_dominates, back.not_dominates, none])[place]
+    dominates = jnp.concatenate([forth.dominates, back.dominates, neutral])[place]
+    stays = jnp.concatenate([forth.not_dominates, back.not_dominates, neutral])[place]
     # Each pair of chosen objects is counted once, with the later of the two.
-    conflict = jnp.concatenate([forth.incomparable + floor, none])[np.where(earlier, pairs.index, n)]
+    conflict = jnp.concatenate([forth.incomparable + floor, neutral])[np.where(earlier, pairs.index, n)]
 
     def of_half(objects: range) -> list[Array]:
         """Return what the subsets of some objects do to each v: beat it, leave it standing, agree with it."""
