@@ -12,7 +12,8 @@ import numpy as np
 from problems import scaled
 
 from choicegp import ChoiceGP
-from choicegp.estimators.runtime import computing, linear_algebra_for
+from choicegp.compute.devices import computing
+from choicegp.compute.threads import linear_algebra_for
 from choicegp.model.prior import Objects
 
 

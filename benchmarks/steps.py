@@ -41,12 +41,13 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
     from jax.scipy.linalg import solve_triangular
 
     from choicegp import ChoiceData, HyperPriors
-    from choicegp.estimators.large import starts
-    from choicegp.estimators.runtime import computing, linear_algebra_for
+    from choicegp.compute.devices import computing
+    from choicegp.compute.threads import linear_algebra_for
+    from choicegp.fitting.sparse_fit import starts
     from choicegp.inference.expectation import latin_normals
-    from choicegp.inference.minibatches import Feed, InMemory, shares
-    from choicegp.inference.sparse import Pace, Settings, begin, run_steps
-    from choicegp.inference.sparse_plan import inducing_points
+    from choicegp.inference.sparse.feed import Feed, InMemory, shares
+    from choicegp.inference.sparse.plan import inducing_points
+    from choicegp.inference.sparse.step import Pace, Settings, begin, run_steps
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_sets * SIZE, N_FEATURES))

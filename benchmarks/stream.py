@@ -48,7 +48,7 @@ def peak() -> float:
 def measure(path: str, n_blocks: int) -> dict:
     """Open a folder and read from it."""
     from choicegp import ChoiceFolder
-    from choicegp.inference.minibatches import Feed, InFolder, shares
+    from choicegp.inference.sparse.feed import Feed, InFolder, shares
 
     before, start = peak(), time.perf_counter()
     folder = ChoiceFolder(path, object_id=None)

@@ -25,7 +25,9 @@ os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest
 
 TESTS = Path(__file__).parent
 # Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
-QUICKLY_COMPILED = ("estimators/", "experiments/", "inference/", "selection/", "apps/test_selection_plot.py")
+QUICKLY_COMPILED = (
+    "compute/", "estimators/", "experiments/", "fitting/", "inference/", "selection/", "apps/test_selection_plot.py",
+)  # fmt: skip
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,8 +21,8 @@ For example:
 0.0
 """
 
-from choicegp.prediction.calibration import calibration
-from choicegp.prediction.metrics import (
+from choicegp.evaluation.calibration import calibration
+from choicegp.evaluation.metrics import (
     Rates,
     a_mean,
     everything_chosen,

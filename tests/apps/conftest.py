@@ -11,7 +11,7 @@ import pytest
 
 from choicegp import ChoiceData
 from choicegp.apps.cli import main
-from choicegp.estimators.result import FitResult, Utilities
+from choicegp.fitting.record import FitResult, Utilities
 from choicegp.inference.posterior import Posterior
 from choicegp.model.kernels import kernel_named
 from choicegp.model.prior import Objects, UtilityPrior

@@ -6,7 +6,7 @@ import pytest
 from choicegp import ChoiceGPError
 from choicegp.apps import plots
 from choicegp.data.pareto import undominated
-from choicegp.estimators.result import Utilities
+from choicegp.fitting.record import Utilities
 
 from .conftest import Model, bars, choices, laptop_table, legend_texts
 

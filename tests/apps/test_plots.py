@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
 from choicegp.apps import plots
-from choicegp.prediction.effects import model_effects
+from choicegp.evaluation.effects import model_effects
 
 from .conftest import Model, bars, choices, laptop_table, legend_texts
 

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from choicegp.data.choices import ChoiceData
-from choicegp.data.encoding import FeatureEncoding
 from choicegp.errors import ChoiceDataError, ChoiceGPError
+from choicegp.reading.encoding import FeatureEncoding
 
 X = np.array([[0.0, 3.0], [1.0, 2.0], [2.0, 1.0], [0.0, 0.0]])
 

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets, select_n_utilities
+from choicegp.compute.devices import computing
 from choicegp.estimators import dimension
-from choicegp.estimators.fitting import FitOptions, fit_posterior
-from choicegp.estimators.growing import grown_starts
 from choicegp.estimators.leave_one_out import prepare_to_leave_out
-from choicegp.estimators.runtime import computing
 from choicegp.estimators.search import Step
+from choicegp.fitting.fit import FitOptions, fit_posterior
+from choicegp.fitting.neighbours import grown_starts
 from choicegp.inference.posterior import condition, factorise_on_host, prior_covariance
 from choicegp.inference.problem import pose
 from choicegp.selection import cavity
-from choicegp.selection.comparison import HeldOut
+from choicegp.selection.compare import HeldOut
 from choicegp.selection.loo import CavityDiagnostics, loo_result
 
 QUICK = {"n_restarts": 1, "max_iter": 60, "progress": False}

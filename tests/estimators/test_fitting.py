@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from choicegp import ChoiceData, ChoiceGPError, HyperPriors
-from choicegp.estimators import fitting
-from choicegp.estimators.fitting import FitOptions
+from choicegp.fitting import fit as fitting
+from choicegp.fitting.fit import FitOptions
 from choicegp.kernels import RBF, Additive, Linear, Matern12, Matern32, Matern52, Periodic, Sum
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceGP
-from choicegp.estimators import fitting
-from choicegp.estimators.fitting import FitOptions
+from choicegp.fitting import fit as fitting
+from choicegp.fitting.fit import FitOptions
 from choicegp.inference import paper
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
+from choicegp.compute.progress import Clock
 from choicegp.inference.dense import Settings, fit_dense
 from choicegp.inference.expectation import quasi_normals
-from choicegp.inference.fit import Clock
 from choicegp.inference.posterior import conclude, condition, prior_covariance
 from choicegp.inference.problem import pose
 from choicegp.model.hyperpriors import HyperPriors

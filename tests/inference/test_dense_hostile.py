@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
+from choicegp.compute.progress import Clock
 from choicegp.inference import dense, starts
 from choicegp.inference.dense import Settings
-from choicegp.inference.fit import Clock
 from choicegp.model.hyperpriors import HyperPriors
 
 from .conftest import (

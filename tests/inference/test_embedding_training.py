@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
+from choicegp.compute.progress import Clock
 from choicegp.inference import embedding_training
 from choicegp.inference.embedding_training import (
     PaddedSets,
@@ -14,7 +15,6 @@ from choicegp.inference.embedding_training import (
     padded_sets,
     train_embedding,
 )
-from choicegp.inference.fit import Clock
 from choicegp.model.embedding import Batch, Embedding, batch_loss, term_weights
 
 loss_of = jax.jit(batch_loss)

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
-from choicegp.estimators.runtime import computing
+from choicegp.compute.devices import computing
 from choicegp.inference.laplace import Margins, _gain, _margin_variance
 from choicegp.inference.laplace import laplace as laplace_uncompiled
 from choicegp.model import pair_kernels

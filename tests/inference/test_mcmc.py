@@ -7,9 +7,9 @@ import pytest
 from scipy.special import ndtr
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
-from choicegp.estimators.runtime import computing
+from choicegp.compute.devices import computing
+from choicegp.compute.progress import Clock
 from choicegp.inference import mcmc
-from choicegp.inference.fit import Clock
 from choicegp.inference.importance import importance
 from choicegp.inference.mcmc import Sampling, align, message_of, sample
 from choicegp.inference.posterior import Posterior

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from choicegp.data.synthetic import sincos
+from choicegp.datasets.simulated import sincos
 from choicegp.inference import descent, paper
 from choicegp.inference.dense import Clock
 from choicegp.inference.expectation import quasi_normals

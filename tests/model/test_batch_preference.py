@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-from choicegp.inference.programs import program
+from choicegp.compute.programs import program
 from choicegp.model.batch_preference import expected_best_derivatives, log_best
 from choicegp.model.error_models import ERROR_MODELS
 from choicegp.model.likelihood import log_likelihood

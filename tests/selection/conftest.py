@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp import ChoiceData
-from choicegp.data.synthetic import gp_utilities
+from choicegp.compute.progress import Clock
+from choicegp.datasets.simulated import gp_utilities
 from choicegp.inference import dense
 from choicegp.inference.expectation import quasi_normals
-from choicegp.inference.fit import Clock
 from choicegp.inference.posterior import Posterior, conclude
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.kernels import RBF

@@ -102,8 +102,8 @@ def fit(
     seed: _Seed = 0,
 ) -> None:
     """Learn utilities from a table of choices, or from a folder of them, and write the model to a file."""
-    from choicegp.data.whole_file import check_place
     from choicegp.errors import ChoiceGPError
+    from choicegp.files import check_place
 
     if not output:
         raise ChoiceGPError("say where the model goes: -o FILE")
@@ -152,7 +152,7 @@ def select(
     """Find out how many utilities there are, by leaving out one set after the other."""
     from pathlib import Path
 
-    from choicegp.data.whole_file import check_place
+    from choicegp.files import check_place
 
     for place in (output, picture):
         if place is not None:
@@ -202,10 +202,10 @@ def predict(
     ] = None,
 ) -> None:
     """Predict what would be kept from each set of a table, or of a folder; choices are not looked at."""
-    from choicegp.data.tables import write_table
-    from choicegp.data.whole_file import check_place
     from choicegp.errors import ChoiceGPError
     from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.files import check_place
+    from choicegp.reading.text import write_table
 
     if output is not None:
         check_place(output)

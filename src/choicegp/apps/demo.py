@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from choicegp.apps.console import say
-from choicegp.data.whole_file import made_folder
+from choicegp.files import made_folder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from choicegp.apps.label_places import label_places
-from choicegp.prediction.effects import FeatureEffect
+from choicegp.evaluation.effects import FeatureEffect
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

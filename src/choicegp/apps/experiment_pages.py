@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from choicegp.data.whole_file import whole_file
 from choicegp.experiments.attempt import Record, outcome
 from choicegp.experiments.experiment import Report
+from choicegp.files import whole_file
 
 OWN_COLUMNS = ("seconds", "status", "error", "warnings", "version", "software", "machine", "started")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from choicegp.apps import plots
-from choicegp.data.whole_file import made_folder, whole_file
 from choicegp.errors import ChoiceGPError
+from choicegp.files import made_folder, whole_file
 
 if TYPE_CHECKING:
     from choicegp.estimators.choice_gp import ChoiceGP

@@ -24,12 +24,13 @@ from choicegp.apps.drawing import (
     utility_keys,
     wrapped,
 )
+from choicegp.checks import kind_of, listed
 from choicegp.data.choices import ChoiceData
-from choicegp.data.columns import FeatureColumn, kind_of, listed
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
-from choicegp.prediction.calibration import calibration
-from choicegp.prediction.effects import Effects, FeatureEffect, model_effects
+from choicegp.evaluation.calibration import calibration
+from choicegp.evaluation.effects import Effects, FeatureEffect, model_effects
+from choicegp.reading.columns import FeatureColumn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +105,7 @@ def plot_effects(
     features : sequence of str, optional
         Which features, in which order; by default all, or the 12 most relevant.
     effects : Effects, optional
-        From :func:`~choicegp.prediction.effects.model_effects`, when it has been computed already.
+        From :func:`~choicegp.evaluation.effects.model_effects`, when it has been computed already.
     axes : sequence of Axes, optional
         One per feature.
 
@@ -195,7 +196,7 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
     model : ChoiceGP
         Fitted.
     effects : Effects, optional
-        From :func:`~choicegp.prediction.effects.model_effects`, when it has been computed already.
+        From :func:`~choicegp.evaluation.effects.model_effects`, when it has been computed already.
     ax : Axes, optional
 
     Returns

@@ -78,9 +78,9 @@ def reproduce(request: Request) -> None:
         A run that fails is recorded, and the others go on; at the end that is an error.
     """
     _check(request)
-    from choicegp.data.whole_file import made_folder
     from choicegp.experiments.engine import asked_runs
     from choicegp.experiments.ledger import Ledger
+    from choicegp.files import made_folder
 
     folder = made_folder(request.folder)
     with Ledger(folder / f"{request.name}.jsonl") as ledger:

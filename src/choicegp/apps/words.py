@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from choicegp.prediction import metrics
-from choicegp.prediction.effects import Effects, model_effects
+from choicegp.evaluation import metrics
+from choicegp.evaluation.effects import Effects, model_effects
 
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData

@@ -9,16 +9,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from choicegp.data.description import Description, describe
-from choicegp.data.encoding import FeatureEncoding, check_encoding
+from choicegp.data.describe import Description, describe
 from choicegp.data.flat import FlatChoices, parts_of
-from choicegp.data.layouts import Roles, long_columns, long_table, wide_columns
+from choicegp.data.long_table import long_table
 from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
-from choicegp.data.rows import read_long
-from choicegp.data.sequences import flatten, read_sets
-from choicegp.data.tables import write_table
-from choicegp.data.validation import Draft, Findings, OnError, check_on_error, settle
 from choicegp.errors import ChoiceGPError
+from choicegp.reading.defects import Draft, Findings, OnError, check_on_error, settle
+from choicegp.reading.encoding import FeatureEncoding, check_encoding
+from choicegp.reading.layouts import Roles, long_columns, wide_columns
+from choicegp.reading.long import read_long
+from choicegp.reading.sequences import flatten, read_sets
+from choicegp.reading.text import write_table
 
 
 class SetOptions(TypedDict, total=False):

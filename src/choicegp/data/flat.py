@@ -9,10 +9,10 @@ from typing import Any, Literal, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from choicegp.data.encoding import FeatureEncoding
-from choicegp.data.partition import set_positions, split_positions
-from choicegp.data.validation import Draft, select_sets
+from choicegp.data.split import set_positions, split_positions
 from choicegp.errors import ChoiceGPError, Defect
+from choicegp.reading.defects import Draft, select_sets
+from choicegp.reading.encoding import FeatureEncoding
 
 
 @dataclass(frozen=True, eq=False, repr=False)

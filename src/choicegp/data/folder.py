@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from choicegp.checks import kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
-from choicegp.data.columns import FeatureColumn, kind_of, listed, plain
-from choicegp.data.encoding import FeatureEncoding
 from choicegp.data.flat import parts_of
-from choicegp.data.layouts import Roles, long_columns
 from choicegp.data.moments import Moments
-from choicegp.data.rows import LongColumns, read_long
-from choicegp.data.validation import settle
 from choicegp.errors import ChoiceDataError, ChoiceGPError
+from choicegp.reading.columns import FeatureColumn
+from choicegp.reading.defects import settle
+from choicegp.reading.encoding import FeatureEncoding
+from choicegp.reading.layouts import Roles, long_columns
+from choicegp.reading.long import LongColumns, read_long
 
 N_SAMPLED = 2000
 

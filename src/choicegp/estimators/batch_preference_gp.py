@@ -4,16 +4,16 @@ from typing import Self
 
 import numpy as np
 
+from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.fitting import FitOptions, fit_posterior
-from choicegp.estimators.runtime import computing
 from choicegp.estimators.utility_gp import UtilityGP
+from choicegp.fitting.fit import FitOptions, fit_posterior
 from choicegp.model.error_models import ERROR_MODELS
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects
-from choicegp.prediction.best_objects import BestObjectPredictor
+from choicegp.prediction.best import BestObjectPredictor
 
 _FIXED = {"n_utilities": 1, "inference": "dense", "lapse": 0.0, "n_inducing": None, "batch_size": None,
           "learn_inducing": False}  # fmt: skip

@@ -1,18 +1,19 @@
 """ChoiceGP: learn a choice function from choices, and predict others."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.fitting import FitOptions, fit_posterior
-from choicegp.estimators.result import Diagnosis
-from choicegp.estimators.runtime import computing
 from choicegp.estimators.utility_gp import UtilityGP
+from choicegp.fitting.fit import FitOptions, fit_posterior
+from choicegp.fitting.record import Diagnosis
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects
@@ -195,7 +196,9 @@ class ChoiceGP(UtilityGP):
                 raise ChoiceGPError(f"init must be a ChoiceGP that is fitted already; got {init!r}")
             data = data.with_encoding(init.encoding_)
         with computing(self.device):
-            fitted = fit_posterior(data, options, None if init is None else init._warm_state(), checkpoint=checkpoint)
+            fitted = fit_posterior(
+                data, options, None if init is None else init._warm_state(), checkpoint=_keeper_at(checkpoint)
+            )
         return self._keep(fitted, data)
 
     def _fit_folder(self, folder: ChoiceFolder, init: "ChoiceGP | None", checkpoint: Any) -> Self:
@@ -209,7 +212,7 @@ class ChoiceGP(UtilityGP):
         options = FitOptions.validated(self.get_params(deep=False))
         self.__dict__.pop("selection_", None)
         with computing(self.device):
-            return self._keep(fit_posterior(folder, options, None, checkpoint=checkpoint), folder.sample)
+            return self._keep(fit_posterior(folder, options, None, checkpoint=_keeper_at(checkpoint)), folder.sample)
 
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
         """Return log P(C(A) | A, training data) of each set's choice (eq:infer), (m,).
@@ -252,6 +255,15 @@ class ChoiceGP(UtilityGP):
         return ChoicePredictor(jax.tree.map(jnp.asarray, self.posterior_), objects, data)
 
     def _warm_state(self) -> Any:
-        from choicegp.estimators.fitting import WarmStart
+        from choicegp.fitting.fit import WarmStart
 
         return WarmStart(self.posterior_, self.centre_, self.scale_, self.known_ids_)
+
+
+def _keeper_at(checkpoint: Any) -> Any:
+    """Return what makes the checkpoint at a path, once it is known to which fit it belongs."""
+    if checkpoint is None:
+        return None
+    from choicegp.storage.checkpoints import Checkpoint
+
+    return partial(Checkpoint, checkpoint)

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from choicegp.compute.progress import count_report
+from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
-from choicegp.estimators.runtime import count_report, linear_algebra_for
 from choicegp.estimators.search import models_of
-from choicegp.selection.comparison import HeldOut
+from choicegp.selection.compare import HeldOut
 
 
 def cross_validated(

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from choicegp.data.validation import whole_number
+from choicegp.checks import whole_number
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.result import Diagnosis
+from choicegp.fitting.record import Diagnosis
 from choicegp.inference.importance import importance
 from choicegp.inference.problem import Problem, pose
 

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from choicegp.checks import jobs_option, whole_number
+from choicegp.compute.progress import is_watched, on_terminal
+from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
-from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.estimators.cross_validation import cross_validated
-from choicegp.estimators.fitting import MORE_STARTS, FitOptions, jobs_option
-from choicegp.estimators.runtime import is_watched, linear_algebra_for, n_threads, on_terminal
 from choicegp.estimators.search import Step, judged_steps
-from choicegp.selection.alike import alike_notes
-from choicegp.selection.comparison import HeldOut, Judged, differences_to_best, smallest_within_one_se, undecided
+from choicegp.fitting.coinciding import alike_notes
+from choicegp.fitting.fit import MORE_STARTS, FitOptions
+from choicegp.selection.compare import HeldOut, Judged, differences_to_best, smallest_within_one_se, undecided
 from choicegp.selection.loo import LooResult
 
 if TYPE_CHECKING:

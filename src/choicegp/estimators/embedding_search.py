@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from choicegp.checks import whole_number
 from choicegp.data.choices import ChoiceData
-from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.pareto_embedding import (
     EmbeddingOptions,
@@ -15,8 +15,8 @@ from choicegp.estimators.pareto_embedding import (
     check_training_data,
     progress_bar,
 )
+from choicegp.evaluation.metrics import a_mean, exact_accuracy
 from choicegp.model.embedding import TERMS, term_weights
-from choicegp.prediction.metrics import a_mean, exact_accuracy
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,18 +16,18 @@ import jax
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
-from choicegp.data.encoding import FeatureEncoding
-from choicegp.data.sequences import id_array
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.archive import plain, plain_ids, read_archive, write_archive
-from choicegp.estimators.result import FitResult
 from choicegp.estimators.utility_gp import UtilityGP
+from choicegp.fitting.record import FitResult
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.reading.encoding import FeatureEncoding
+from choicegp.reading.sequences import id_array
+from choicegp.storage.archive import plain, plain_ids, read_archive, write_archive
 
 VERSION = 3
 _ESTIMATOR = TypeVar("_ESTIMATOR", bound=UtilityGP)

@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from choicegp.checks import whole_number
+from choicegp.compute.devices import computing
+from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
-from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.fitting import FitOptions, scaling
-from choicegp.estimators.runtime import computing, linear_algebra_for, n_threads
+from choicegp.fitting.fit import FitOptions, scaling
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.prior import Objects
 from choicegp.prediction.utilities import joint_samples
 from choicegp.selection.cavity import MOST_REFITS, cavity_loo, prepare_cavity_loo
-from choicegp.selection.comparison import differences_to_best
+from choicegp.selection.compare import differences_to_best
 from choicegp.selection.loo import LooResult, floor_note
 from choicegp.selection.psis import N_SAMPLES, choice_log_likelihood, psis_loo
 

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from choicegp.data.encoding import FeatureEncoding
-from choicegp.estimators.archive import plain, read_archive, write_archive
 from choicegp.estimators.files import kernel_from_json, kernel_to_json, rebuild, structure_of
 from choicegp.estimators.preference_gp import PairwiseGP
-from choicegp.estimators.result import FitResult
+from choicegp.fitting.record import FitResult
 from choicegp.inference.pair_process import PairProcess
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
+from choicegp.reading.encoding import FeatureEncoding
+from choicegp.storage.archive import plain, read_archive, write_archive
 
 VERSION = 1
 _ESTIMATOR = TypeVar("_ESTIMATOR", bound=PairwiseGP)

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from choicegp.checks import flag_option, number_option, whole_number
+from choicegp.compute.devices import computing
+from choicegp.compute.programs import program
+from choicegp.compute.progress import Clock, Report, is_watched, on_terminal
 from choicegp.data.choices import ChoiceData
-from choicegp.data.encoding import FeatureEncoding, group_equal_rows
 from choicegp.data.pareto import undominated_in_sets
-from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.archive import plain, read_archive, write_archive
 from choicegp.estimators.base import Estimator
-from choicegp.estimators.fitting import flag_option, number_option, scaling
-from choicegp.estimators.runtime import computing, is_watched, on_terminal
+from choicegp.evaluation import metrics
+from choicegp.fitting.fit import scaling
 from choicegp.inference.embedding_training import TrainedEmbedding, TrainingSettings, padded_sets, train_embedding
-from choicegp.inference.fit import Clock, Report
-from choicegp.inference.programs import program
 from choicegp.model.embedding import Embedding, term_weights
-from choicegp.prediction import metrics
+from choicegp.reading.encoding import FeatureEncoding, group_equal_rows
+from choicegp.storage.archive import plain, read_archive, write_archive
 
 if TYPE_CHECKING:
     import os

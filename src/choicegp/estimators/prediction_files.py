@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from choicegp.compute.devices import computing
+from choicegp.compute.progress import count_report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
-from choicegp.data.whole_file import check_place, whole_file
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.runtime import computing, count_report
+from choicegp.files import check_place, whole_file
 
 if TYPE_CHECKING:
     from choicegp.estimators.utility_gp import Predictor, UtilityGP

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Self
 import jax
 import numpy as np
 
+from choicegp.checks import flag_option, number_option, whole_number
+from choicegp.compute.devices import computing
+from choicegp.compute.progress import Clock, progress_report
+from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
-from choicegp.data.encoding import FeatureEncoding
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences
-from choicegp.data.validation import whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
-from choicegp.estimators.fitting import flag_option, hyperpriors_option, number_option, scaling
-from choicegp.estimators.result import FitResult, Utilities
-from choicegp.estimators.runtime import computing, linear_algebra_for, progress_report
+from choicegp.fitting.fit import hyperpriors_option, scaling
+from choicegp.fitting.record import FitResult, Utilities
 from choicegp.inference.descent import Descent, Watch
-from choicegp.inference.fit import Clock
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned, margin_moments, utility_moments
 from choicegp.inference.problem import padded_size
@@ -24,7 +24,8 @@ from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.pair_kernels import ObjectPairs
 from choicegp.model.prior import UtilityPrior
-from choicegp.prediction.pairwise import beating_probabilities, copeland_winners
+from choicegp.prediction.pairs import beating_probabilities, copeland_winners
+from choicegp.reading.encoding import FeatureEncoding
 
 if TYPE_CHECKING:
     import os

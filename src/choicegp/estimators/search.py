@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
+from choicegp.compute.devices import computing
+from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
 from choicegp.estimators.choice_gp import ChoiceGP
-from choicegp.estimators.fitting import FitOptions, fit_posterior
 from choicegp.estimators.leave_one_out import leave_one_out, prepare_to_leave_out
-from choicegp.estimators.runtime import computing
-from choicegp.inference.fit import Clock
-from choicegp.selection.comparison import differences_to_best
+from choicegp.fitting.fit import FitOptions, fit_posterior
+from choicegp.selection.compare import differences_to_best
 from choicegp.selection.loo import LooResult
 
 PATIENCE = 2  # steps in a row that are clearly worse than the best end the search

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
+from choicegp.compute.devices import computing
+from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
-from choicegp.data.encoding import FeatureEncoding
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
-from choicegp.estimators.fitting import Fitted
-from choicegp.estimators.result import FitResult, Utilities
-from choicegp.estimators.runtime import computing
+from choicegp.evaluation import metrics
+from choicegp.fitting.fit import Fitted
+from choicegp.fitting.record import FitResult, Utilities
 from choicegp.inference.posterior import Posterior
-from choicegp.inference.programs import program
 from choicegp.model.error_models import ErrorModel
 from choicegp.model.prior import Objects
-from choicegp.prediction import metrics
 from choicegp.prediction.utilities import joint_samples, recommended
+from choicegp.reading.encoding import FeatureEncoding
 
 if TYPE_CHECKING:
     import os

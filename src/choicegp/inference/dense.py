@@ -22,9 +22,11 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.progress import Clock, Report
 from choicegp.inference.adam import Adam
 from choicegp.inference.expectation import expect, marginals, quasi_normals
-from choicegp.inference.fit import Clock, Fit, Report
+from choicegp.inference.fit import Fit
 from choicegp.inference.posterior import (
     LAST_JITTER,
     Factor,
@@ -36,7 +38,6 @@ from choicegp.inference.posterior import (
     prior_covariance,
 )
 from choicegp.inference.problem import Problem
-from choicegp.inference.programs import program, with_settings_of_this_thread
 from choicegp.inference.sites import Sites, add_up, zero_sites
 from choicegp.inference.starts import ANNEALING, LENGTHSCALES, Start, covariance_at, random_start, scaled
 from choicegp.model.hyperpriors import HyperPriors, log_density

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from choicegp.inference.fit import Clock, Report
+from choicegp.compute.progress import Clock, Report
 
 _MEMORY = 10  # iterations over which L-BFGS must gain something
 _NO_BETTER = "L-BFGS found no better point"

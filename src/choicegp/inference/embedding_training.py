@@ -8,9 +8,9 @@ import numpy as np
 import optax
 from jax import Array
 
+from choicegp.compute.programs import program
+from choicegp.compute.progress import Clock, Report
 from choicegp.data.choices import ChoiceData
-from choicegp.inference.fit import Clock, Report
-from choicegp.inference.programs import program
 from choicegp.model.embedding import Batch, Embedding, batch_loss, set_losses
 
 _MOST_PAIRS = 2_000_000  # of objects of one set that a batch holds, so that memory stays in the hundreds of megabytes

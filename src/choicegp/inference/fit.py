@@ -1,7 +1,5 @@
 """What every inference returns, and what it looks at while it runs: the clock, and who wants to know."""
 
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -41,24 +39,3 @@ class Fit(NamedTuple):
     n_iter: int
     trace: np.ndarray
     n_annealing: int = 0
-
-
-class Clock:
-    """Tells when the time is up."""
-
-    def __init__(self, max_seconds: float | None) -> None:
-        self.start = time.monotonic()
-        self.limit = max_seconds
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.start
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the limit has passed."""
-        return self.limit is not None and self.seconds >= self.limit
-
-
-Report = Callable[[str, int, float], None]

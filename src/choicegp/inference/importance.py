@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from choicegp.compute.programs import program
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
-from choicegp.inference.programs import program
 from choicegp.inference.whitening import Whitening, whiten
 
 

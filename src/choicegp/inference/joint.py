@@ -23,12 +23,13 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import block_diag
 
+from choicegp.compute.programs import program
+from choicegp.compute.progress import Clock, Report
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import quasi_normals, small_cholesky
-from choicegp.inference.fit import Clock, Fit, Report
+from choicegp.inference.fit import Fit
 from choicegp.inference.posterior import Factor, Moments, Posterior, condition, posterior_of_draws
 from choicegp.inference.problem import Problem, SetBatch
-from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites
 
 MOST = 1500  # utilities times shown objects: the order of the matrices

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 from jax import Array
 
-from choicegp.inference.fit import Clock, Report
+from choicegp.compute.programs import program
+from choicegp.compute.progress import Clock, Report
 from choicegp.inference.posterior import Posterior, posterior_of_draws
 from choicegp.inference.problem import Problem
-from choicegp.inference.programs import program
 from choicegp.inference.whitening import Whitening, log_posterior, whiten
 
 N_CHAINS = 4

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.descent import Descent, Watch, descend
 from choicegp.inference.laplace import Laplace, Margins, laplace
-from choicegp.inference.programs import program
 from choicegp.inference.starts import rescaled
 from choicegp.model import pair_kernels
 from choicegp.model.hyperpriors import HyperPriors, log_density

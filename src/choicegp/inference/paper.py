@@ -25,12 +25,13 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
+from choicegp.compute.programs import program
+from choicegp.compute.progress import Clock, Report
 from choicegp.inference.descent import Descent, Watch, descend
 from choicegp.inference.expectation import expected_log_likelihood, marginals, quasi_normals
-from choicegp.inference.fit import Clock, Fit, Report
+from choicegp.inference.fit import Fit
 from choicegp.inference.posterior import FIRST_JITTER, Factor, factorise, prior_covariance
 from choicegp.inference.problem import Problem, SetBatch
-from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import LENGTHSCALES, scaled
 from choicegp.model.prior import UtilityPrior
@@ -266,7 +267,7 @@ def fit_paper(
 
     Examples
     --------
-    >>> from choicegp.data.synthetic import sincos
+    >>> from choicegp.datasets.simulated import sincos
     >>> from choicegp.inference.problem import pose
     >>> from choicegp.model.kernels import RBF
     >>> data = sincos(n_objects=20, n_sets=10).data

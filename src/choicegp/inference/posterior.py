@@ -10,9 +10,9 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
+from choicegp.compute.programs import Program, program
 from choicegp.inference.expectation import expected_log_likelihood, marginals
 from choicegp.inference.problem import Problem
-from choicegp.inference.programs import Program, program
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects, UtilityPrior
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from choicegp.compute.programs import program
 from choicegp.inference.posterior import prior_covariance
 from choicegp.inference.problem import Problem
-from choicegp.inference.programs import program
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import UtilityPrior
 

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from choicegp.compute.programs import present_device, program
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
 from choicegp.inference.posterior import Posterior
-from choicegp.inference.programs import present_device, program
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, pair_logs, subset_probabilities
 from choicegp.model.prior import Objects

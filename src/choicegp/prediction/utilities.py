@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from choicegp.compute.programs import program
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise
-from choicegp.inference.programs import program
 from choicegp.model.likelihood import pair_logs
 from choicegp.model.prior import Objects
 from choicegp.prediction.choices import set_utilities

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from choicegp.compute.programs import program, with_settings_of_this_thread
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import Marginals, expect, marginals, quasi_normals, samples, sobol_normals
 from choicegp.inference.posterior import Factor, Posterior, condition, factorise_on_host
 from choicegp.inference.problem import Problem, SetBatch
-from choicegp.inference.programs import program, with_settings_of_this_thread
 from choicegp.inference.sites import Sites, psd_part
 from choicegp.inference.starts import covariance_at
 from choicegp.model.error_models import ErrorModel

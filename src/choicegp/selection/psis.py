@@ -7,8 +7,8 @@ few samples carry all the weight, and the Pareto k of the weights says so.
 import numpy as np
 from jax import Array
 
+from choicegp.compute.programs import program
 from choicegp.inference.problem import Problem
-from choicegp.inference.programs import program
 from choicegp.model.error_models import ErrorModel
 from choicegp.selection.loo import LooResult, PsisDiagnostics, loo_result
 

@@ -1,0 +1,1 @@
+"""How programs run: compiled programs, devices, threads, progress."""

@@ -1,0 +1,184 @@
+"""What choice data look like, in numbers and in plain words."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from choicegp.data.flat import FlatChoices
+from choicegp.reading.encoding import group_equal_rows
+
+
+@dataclass(frozen=True)
+class Description:
+    """What choice data look like; ``str()`` tells it in plain words.
+
+    Attributes
+    ----------
+    n_sets : int
+    smallest_set, median_set, largest_set
+        Numbers of objects shown.
+    n_objects, n_features : int
+    feature_names : tuple of str
+    share_chosen : float or None
+        The share of the shown objects that was chosen; None when the choices are not known.
+    n_respondents : int or None
+    n_never_shown : int
+        Objects that are in no set.
+    n_components, largest_component : int
+        Groups of shown objects that no chain of sets connects, and the number of objects in the largest.
+    n_repeats, n_contradictions : int or None
+        Sets that show the objects of an earlier set with a choice made before, or with a new choice (whoever
+        made it).
+    n_identical_objects : int
+        Objects that share all features with another.
+    n_skipped : int
+        Defects that were left out when the data were read.
+    """
+
+    n_sets: int
+    smallest_set: int
+    median_set: float
+    largest_set: int
+    n_objects: int
+    n_features: int
+    feature_names: tuple[str, ...]
+    share_chosen: float | None
+    n_respondents: int | None
+    n_never_shown: int
+    n_components: int
+    largest_component: int
+    n_repeats: int | None
+    n_contradictions: int | None
+    n_identical_objects: int
+    n_skipped: int
+
+    def __str__(self) -> str:
+        return "\n".join([*self._facts(), *self._warnings()])
+
+    def _facts(self) -> list[str]:
+        sizes = "1 object" if self.largest_set == 1 else f"{self.largest_set} objects"
+        if self.smallest_set != self.largest_set:
+            sizes = f"{self.smallest_set} to {self.largest_set} objects (median {self.median_set:g})"
+        by = "" if self.n_respondents is None else f", by {_counted(self.n_respondents, 'respondent')}"
+        names = ", ".join(self.feature_names[:8])
+        names += f" and {self.n_features - 8:,} more" if self.n_features > 8 else ""
+        lines = [
+            f"{_counted(self.n_sets, 'set')} of {sizes}{by}.",
+            f"{_counted(self.n_objects, 'object')} with {_counted(self.n_features, 'feature')}: {names}.",
+        ]
+        if self.share_chosen is None:
+            lines.append("What was chosen is not known.")
+        else:
+            lines.append(f"{100 * self.share_chosen:.1f}% of the shown objects were chosen.")
+        if self.n_repeats:
+            lines.append(f"Shown again with the same choice: {_counted(self.n_repeats, 'set')}.")
+        return lines
+
+    def _warnings(self) -> list[str]:
+        lines = []
+        if self.n_contradictions:
+            lines.append(
+                f"Shown again with another choice: {_counted(self.n_contradictions, 'set')}. "
+                "No utilities explain all of these; they count as noise."
+            )
+        if self.n_never_shown:
+            lines.append(f"Never shown: {_counted(self.n_never_shown, 'object')}. Only features tell about these.")
+        if self.n_components > 1:
+            lines.append(
+                f"The objects fall into {self.n_components:,} groups never shown together: utilities of "
+                "different groups cannot be compared by the choices alone. "
+                f"The largest group has {_counted(self.largest_component, 'object')}."
+            )
+        if self.n_identical_objects:
+            lines.append(
+                f"Equal in all features to another: {_counted(self.n_identical_objects, 'object')}. "
+                "Features alone cannot tell these apart."
+            )
+        if self.n_skipped:
+            lines.append(f"Left out when the data were read: {_counted(self.n_skipped, 'defect')}.")
+        return lines
+
+
+def describe(data: FlatChoices) -> Description:
+    """Describe choice data.
+
+    Parameters
+    ----------
+    data : ChoiceData
+
+    Returns
+    -------
+    Description
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> data = ChoiceData.from_pairs([[1.0], [2.0], [3.0]], [[1, 0], [0, 1]])
+    >>> print(describe(data))
+    2 sets of 2 objects.
+    3 objects with 1 feature: x0.
+    50.0% of the shown objects were chosen.
+    Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.
+    Never shown: 1 object. Only features tell about these.
+    """
+    sizes = np.diff(data.offsets)
+    component_sizes = _component_sizes(data)
+    n_repeats, n_contradictions = _repeats(data)
+    group, first = group_equal_rows(data.X)
+    copies = np.bincount(group, minlength=len(first))
+    return Description(
+        n_sets=len(data),
+        smallest_set=int(sizes.min()),
+        median_set=float(np.median(sizes)),
+        largest_set=int(sizes.max()),
+        n_objects=len(data.X),
+        n_features=data.X.shape[1],
+        feature_names=data.feature_names,
+        share_chosen=None if data.flat_chosen is None else float(data.flat_chosen.mean()),
+        n_respondents=None if data.respondents is None else len(pd.unique(data.respondents)),
+        n_never_shown=len(data.X) - int(component_sizes.sum()),
+        n_components=len(component_sizes),
+        largest_component=int(component_sizes.max()),
+        n_repeats=n_repeats,
+        n_contradictions=n_contradictions,
+        n_identical_objects=int(copies[copies > 1].sum()),
+        n_skipped=len(data.skipped),
+    )
+
+
+def _component_sizes(data: FlatChoices) -> NDArray[np.int64]:
+    """Numbers of shown objects in each connected group."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    t = len(data.X)
+    # A set connects all its objects; an edge from its first object to each of them is enough.
+    hub = np.repeat(data.flat_shown[data.offsets[:-1]], np.diff(data.offsets))
+    graph = coo_array((np.ones(len(hub), dtype=np.int8), (hub, data.flat_shown)), shape=(t, t))
+    n, label = connected_components(graph, directed=False)
+    shown = np.zeros(t, dtype=bool)
+    shown[data.flat_shown] = True
+    counts = np.bincount(label[shown], minlength=n)
+    return counts[counts > 0]
+
+
+def _repeats(data: FlatChoices) -> tuple[int | None, int | None]:
+    """Count sets that show the same objects again: with a choice made before, with a new one."""
+    if data.flat_chosen is None:
+        return None, None
+    # A set's fingerprint is the sum of random 128-bit numbers of its objects: it does not depend on their
+    # order, and two different sets share it with probability 2^-128.
+    marks = np.random.default_rng(0).integers(2**64, size=(len(data.X), 2), dtype=np.uint64)[data.flat_shown]
+    starts = data.offsets[:-1]
+    shown = np.add.reduceat(marks, starts, axis=0)
+    chosen = np.add.reduceat(marks * data.flat_chosen[:, None].astype(np.uint64), starts, axis=0)
+    prints = pd.DataFrame(np.column_stack([shown, chosen]))
+    n_shown = len(prints[[0, 1]].drop_duplicates())
+    n_answers = len(prints.drop_duplicates())
+    return len(data) - n_answers, n_answers - n_shown
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

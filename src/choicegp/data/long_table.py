@@ -1,0 +1,39 @@
+"""Choice data as a long table, one row per set and shown object."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from choicegp.checks import listed
+from choicegp.data.flat import FlatChoices
+from choicegp.errors import ChoiceGPError
+from choicegp.reading.layouts import Roles, check_roles
+
+
+def long_table(data: FlatChoices, names: Roles) -> pd.DataFrame:
+    """Return choice data as a long table; see ``ChoiceData.to_long``."""
+    check_roles(names)
+    set_index = pd.Index(data.set_ids, tupleize_cols=False)
+    if not set_index.is_unique:
+        raise ChoiceGPError(
+            f"a long table needs sets with ids of their own; these repeat: "
+            f"{listed(set_index[set_index.duplicated()].unique())}"
+        )
+    sizes = np.diff(data.offsets)
+    columns: dict[Any, Any] = {names.set_id: np.repeat(data.set_ids, sizes)}
+    if data.respondents is not None:
+        columns[names.respondent] = np.repeat(data.respondents, sizes)
+    columns[names.object_id] = data.object_ids[data.flat_shown]
+    if data.flat_chosen is not None:
+        columns[names.chosen] = data.flat_chosen.astype(np.int64)
+    if data.weights is not None:
+        columns[names.weight] = np.repeat(data.weights, sizes)
+    features = data.encoding.decode(data.X).iloc[data.flat_shown].reset_index(drop=True)
+    clash = [name for name in features.columns if name in columns]
+    if clash:
+        raise ChoiceGPError(
+            f"the feature {clash[0]!r} has the name of another column of the long table; "
+            "give that column another name, for instance to_long(chosen='kept')"
+        )
+    return pd.concat([pd.DataFrame(columns), features], axis=1)

@@ -1,0 +1,78 @@
+"""Data sets to learn from: simulated choices with known utilities, and loaders of published tables.
+
+Simulated choices (a `SyntheticChoices`: data, true utilities, name)
+    `sincos`, `counterexample`, `gp_utilities`, `alice_choices`, `benchmark_choices`;
+    `inconsistent_preferences` answers the same pairs in two ways (an `InconsistentPreferences`).
+Objects with measured outputs (an `ObjectTable`, whose `choices` method makes the choices)
+    `vehicle`, `benchmark_problem` (DTLZ and ZDT, from pymoo), and from files `load_am`, `load_edm`,
+    `load_jura`, `load_slump`.
+Choices from files
+    `load_ellipses` (a real person's), `load_sincos` (a `SinCosFiles`: train, known, new).
+Pieces
+    `random_sets` and `all_pairs` (what to show), `noisy_choices` (answers with errors), `sincos_utilities`,
+    `counterexample_utility`, `vehicle_outputs`, `laptops` (a catalogue) and `alice` (what laptops are worth to her).
+
+The loaders take a folder, or find it in the environment variable CHOICEGP_DATA.
+
+For example:
+
+>>> from choicegp import datasets
+>>> data, U, name = datasets.sincos(n_sets=50)
+>>> len(data), U.shape, name
+(50, (200, 2), 'sincos')
+"""
+
+from choicegp.datasets.alice import alice, alice_choices, laptops
+from choicegp.datasets.noisy import noisy_choices
+from choicegp.datasets.problems import benchmark_choices, benchmark_problem, vehicle, vehicle_outputs
+from choicegp.datasets.published import (
+    ObjectTable,
+    SinCosFiles,
+    load_am,
+    load_edm,
+    load_ellipses,
+    load_jura,
+    load_sincos,
+    load_slump,
+)
+from choicegp.datasets.simulated import (
+    InconsistentPreferences,
+    SyntheticChoices,
+    all_pairs,
+    counterexample,
+    counterexample_utility,
+    gp_utilities,
+    inconsistent_preferences,
+    random_sets,
+    sincos,
+    sincos_utilities,
+)
+
+__all__ = [
+    "InconsistentPreferences",
+    "ObjectTable",
+    "SinCosFiles",
+    "SyntheticChoices",
+    "alice",
+    "alice_choices",
+    "all_pairs",
+    "benchmark_choices",
+    "benchmark_problem",
+    "counterexample",
+    "counterexample_utility",
+    "gp_utilities",
+    "inconsistent_preferences",
+    "laptops",
+    "load_am",
+    "load_edm",
+    "load_ellipses",
+    "load_jura",
+    "load_sincos",
+    "load_slump",
+    "noisy_choices",
+    "random_sets",
+    "sincos",
+    "sincos_utilities",
+    "vehicle",
+    "vehicle_outputs",
+]

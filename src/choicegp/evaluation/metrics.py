@@ -1,0 +1,297 @@
+"""How well predicted choices agree with the choices that were made.
+
+Every function takes data with choices and a prediction as ``model.predict(data)`` returns it: for each set
+the row numbers of ``data.X`` that are predicted to be chosen. Sets count alike, whatever their weights.
+
+A rate over no object is not defined and is given as None, never as NaN: the true-negative rate of data in
+which nothing was rejected.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from choicegp.checks import check_one_of, kind_of, plain
+from choicegp.data.flat import FlatChoices
+from choicegp.errors import ChoiceGPError
+from choicegp.evaluation.agreement import Agreement, agreement, check_data
+
+Average = Literal["pooled", "set"]
+
+# What rounding may add to a probability of one.
+_ABOVE_ONE = 1e-6
+
+
+class Rates(NamedTuple):
+    """Shares of the objects that are predicted rightly.
+
+    Attributes
+    ----------
+    tpr : float or None
+        True-positive rate: of the chosen objects, the share predicted to be chosen.
+    tnr : float or None
+        True-negative rate: of the rejected objects, the share predicted to be rejected; None when nothing
+        was rejected.
+    """
+
+    tpr: float | None
+    tnr: float | None
+
+
+def exact_accuracy(data: FlatChoices, predicted: Any) -> float:
+    """Return the fraction of sets whose choice is predicted exactly.
+
+    Parameters
+    ----------
+    data : ChoiceData
+        With choices.
+    predicted : sequence of int arrays
+        Row numbers of ``data.X`` predicted to be chosen, one array per set.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
+    >>> exact_accuracy(data, [[1], [2]])
+    0.5
+    """
+    return _exact(agreement(data, predicted))
+
+
+def object_accuracy(data: FlatChoices, predicted: Any) -> float:
+    """Return the fraction of shown objects rightly predicted to be chosen or rejected, over all sets.
+
+    Parameters
+    ----------
+    data, predicted
+        As in :func:`exact_accuracy`.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
+    >>> object_accuracy(data, [[1], [2]])
+    0.8
+    """
+    return _of_objects(agreement(data, predicted))
+
+
+def rates(data: FlatChoices, predicted: Any, average: Average = "pooled") -> Rates:
+    """Return the true-positive and true-negative rates over objects.
+
+    Parameters
+    ----------
+    data, predicted
+        As in :func:`exact_accuracy`.
+    average : {"pooled", "set"}
+        Over all objects of all sets together, or per set and then averaged over the sets where the rate is
+        defined (a set from which everything was chosen has no true-negative rate).
+
+    Returns
+    -------
+    Rates
+        ``tnr`` is None when nothing was rejected in any set.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
+    >>> rates(data, [[0, 1], [1, 2]])
+    Rates(tpr=1.0, tnr=0.5)
+    """
+    check_one_of("average", average, ("pooled", "set"))
+    return _rates(agreement(data, predicted), average)
+
+
+def a_mean(data: FlatChoices, predicted: Any, average: Average = "pooled") -> float:
+    """Return the A-mean: the mean of the true-positive and the true-negative rate.
+
+    Predicting that everything is chosen, or that nothing is, gives 0.5. When only one of the rates is
+    defined (nothing was rejected), it is the A-mean.
+
+    Parameters
+    ----------
+    data, predicted, average
+        As in :func:`rates`.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
+    >>> a_mean(data, [[0, 1], [1, 2]])
+    0.75
+    """
+    return _mean_of(rates(data, predicted, average))
+
+
+def f1(data: FlatChoices, predicted: Any) -> float:
+    """Return the mean over sets of F1, the harmonic mean of precision and recall of the chosen objects.
+
+    Parameters
+    ----------
+    data, predicted
+        As in :func:`exact_accuracy`. Where nothing is predicted to be chosen F1 is 0.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1, 2]], [[1, 2]])
+    >>> f1(data, [[0, 1, 2]])
+    0.8
+    """
+    return _f1(agreement(data, predicted))
+
+
+def log_score(log_probabilities: ArrayLike) -> float:
+    """Return the mean log probability of the choices that were made; higher is better, 0 is the best.
+
+    Parameters
+    ----------
+    log_probabilities : array_like (m,)
+        As ``model.log_prob(data, normalized=True)`` returns them. A choice held impossible (minus infinity)
+        makes the score minus infinity. :func:`guessing_log_score` is a yardstick.
+
+    Examples
+    --------
+    >>> round(log_score(np.log([0.5, 0.125])), 4)
+    -1.3863
+    """
+    values = np.asarray(log_probabilities)
+    if values.dtype.kind not in "biuf" or values.ndim != 1:
+        raise ChoiceGPError(
+            "log_probabilities must be one number per set, as model.log_prob returns them; "
+            f"this is {kind_of(log_probabilities)} of type {values.dtype} and shape {values.shape}"
+        )
+    if len(values) == 0:
+        raise ChoiceGPError("there are no sets to score: log_probabilities is empty")
+    wrong = np.flatnonzero(~(values <= _ABOVE_ONE))
+    if len(wrong):
+        raise ChoiceGPError(
+            f"a log probability is at most 0; at position {wrong[0]} stands {plain(values[wrong[0]])}"
+            " (pass log probabilities, not probabilities or their negative logarithms)"
+        )
+    return float(np.mean(values, dtype=np.float64))
+
+
+def guessing_log_score(data: FlatChoices) -> float:
+    """Return the log score of someone who holds every non-empty part of a set for equally likely.
+
+    Parameters
+    ----------
+    data : ChoiceData
+        It needs no choices.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> data = ChoiceData.from_sets([[1.0], [2.0]], [[0, 1]])
+    >>> round(guessing_log_score(data), 4)  # log(1 / 3)
+    -1.0986
+    """
+    check_data(data)
+    sizes = np.diff(data.offsets).astype(np.float64)
+    # log(2^a - 1) without 2^a, which overflows for sets of more than a thousand.
+    return float(-np.mean(sizes * np.log(2.0) + np.log1p(-np.exp2(-sizes))))
+
+
+def everything_chosen(data: FlatChoices) -> list[NDArray[np.int64]]:
+    """Return the prediction that everything is chosen from every set: the baseline to beat.
+
+    Parameters
+    ----------
+    data : ChoiceData
+        It needs no choices.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> everything_chosen(ChoiceData.from_sets([[1.0], [2.0]], [[1, 0], [0]]))
+    [array([1, 0]), array([0])]
+    """
+    check_data(data)
+    return list(data.shown)
+
+
+def summary(data: FlatChoices, predicted: Any, log_prob: ArrayLike | None = None) -> pd.DataFrame:
+    """Return all metrics of a prediction, and beside them those of "everything chosen".
+
+    Parameters
+    ----------
+    data, predicted
+        As in :func:`exact_accuracy`.
+    log_prob : array_like (m,), optional
+        ``model.log_prob(data, normalized=True)``: adds the column ``log_score``.
+
+    Returns
+    -------
+    DataFrame
+        Rows "model" and "everything chosen", columns exact_accuracy, object_accuracy, a_mean, a_mean_set
+        (that with ``average="set"``), tpr, tnr, f1 and log_score. What is not defined is pandas' NA: ``tnr``
+        when nothing was rejected, and the log score of the baseline, which gives no probabilities.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
+    >>> summary(data, [[1], [1, 2]])[["exact_accuracy", "a_mean"]]
+                       exact_accuracy  a_mean
+    model                         1.0     1.0
+    everything chosen             0.0     0.5
+    """
+    rows = {
+        "model": _all_metrics(agreement(data, predicted)),
+        "everything chosen": _all_metrics(agreement(data, everything_chosen(data))),
+    }
+    if log_prob is not None:
+        score = log_score(log_prob)
+        if len(np.asarray(log_prob)) != len(data):
+            raise ChoiceGPError(f"log_prob has {len(np.asarray(log_prob))} numbers for {len(data)} sets")
+        rows["model"]["log_score"] = score
+        rows["everything chosen"]["log_score"] = None
+    columns = {name: pd.array([row[name] for row in rows.values()], dtype="Float64") for name in rows["model"]}
+    return pd.DataFrame(columns, index=list(rows))
+
+
+def _all_metrics(counts: Agreement) -> dict[str, float | None]:
+    pooled = _rates(counts, "pooled")
+    return {
+        "exact_accuracy": _exact(counts),
+        "object_accuracy": _of_objects(counts),
+        "a_mean": _mean_of(pooled),
+        "a_mean_set": _mean_of(_rates(counts, "set")),
+        "tpr": pooled.tpr,
+        "tnr": pooled.tnr,
+        "f1": _f1(counts),
+    }
+
+
+def _exact(counts: Agreement) -> float:
+    return float(np.mean((counts.hits == counts.chosen) & (counts.rejections == counts.rejected)))
+
+
+def _of_objects(counts: Agreement) -> float:
+    right = counts.hits.sum() + counts.rejections.sum()
+    return float(right / (counts.chosen.sum() + counts.rejected.sum()))
+
+
+def _f1(counts: Agreement) -> float:
+    # Every set has a chosen object, so the denominator is never 0.
+    return float(np.mean(2 * counts.hits / (counts.predicted + counts.chosen)))
+
+
+def _rates(counts: Agreement, average: Average) -> Rates:
+    return Rates(_rate(counts.hits, counts.chosen, average), _rate(counts.rejections, counts.rejected, average))
+
+
+def _rate(right: NDArray[np.int64], total: NDArray[np.int64], average: Average) -> float | None:
+    if not total.any():
+        return None
+    if average == "pooled":
+        return float(right.sum() / total.sum())
+    return float(np.mean(right[total > 0] / total[total > 0]))
+
+
+def _mean_of(both: Rates) -> float:
+    return float(np.mean([rate for rate in both if rate is not None]))

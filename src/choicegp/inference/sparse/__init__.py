@@ -1,0 +1,1 @@
+"""Sparse inference by mini-batches, for any number of objects."""

@@ -1,0 +1,346 @@
+"""The course of a sparse fit: several starts are tried, the best one goes on, and its steps become smaller at the end.
+
+Which start is best, when nothing is gained any more and which state is kept is judged on sets that are held out of the
+training sets, or, where all sets are in every step, by the bound itself.
+
+The course is advanced block by block by a function of what is known so far; which sets a step sees depends on the
+seed and on the step alone.  What is known so far is therefore all that a checkpoint holds.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from choicegp.compute.devices import Spread
+from choicegp.compute.programs import with_settings_of_this_thread
+from choicegp.compute.progress import Clock, Report
+from choicegp.inference.expectation import latin_normals
+from choicegp.inference.sparse.feed import Feed, Sets, Source, all_of, shares
+from choicegp.inference.sparse.plan import (
+    Course,
+    Keeper,
+    Plan,
+    SparseFit,
+    Start,
+    held_out_and_training,
+    inducing_points,
+)
+from choicegp.inference.sparse.step import Pace, Solved, State, begin, run_steps, score, solve
+
+BLOCK = 10  # steps between two looks from Python
+_CHECK = 50  # steps between two looks at the held-out sets
+_WINDOW = 4  # checks over which something must be gained
+N_POINTS = 16
+_ANNEALING = np.repeat([0.05, 0.1, 0.2, 0.4, 0.7, 1.0], 10)  # weights of the likelihood, hyperparameters held
+_TRIAL = 150  # steps of each start, annealing included
+_STEADY = 0.6  # part of the steps, or of the time, after which they become smaller at the latest
+_COOLING = 10.0**-1.5  # how much smaller the last steps are
+_RHO, _RHO_ALL, _RHO_ANNEALING, _RATE = 0.1, 0.5, 0.2, 0.05
+_SCORED = 4096  # training sets from which the final bound is estimated, in chunks of:
+_CHUNK = 1024
+_CELLS = 30_000_000  # numbers of one temporary array: utilities, pairs of objects, sets and points
+_ATTEMPTS = 4
+_RIDGE = 1e-7
+
+
+def fit_sparse(
+    source: Source,
+    objects: np.ndarray,
+    starts: Sequence[Start],
+    plan: Plan,
+    clock: Clock,
+    *,
+    report: Report | None = None,
+    keeper: Keeper | None = None,
+    spread: Spread | None = None,
+) -> SparseFit:
+    """Fit by natural-gradient steps on mini-batches.
+
+    Parameters
+    ----------
+    source : Source
+    objects : ndarray (n, c)
+        Scaled features of a sample of the objects, among which inducing points are chosen.
+    starts : sequence of Start
+        Tried in turn for a few steps.
+    plan : Plan
+    clock : Clock
+    report : callable, optional
+        Called as report(phase, step, bound).
+    keeper : Keeper, optional
+        Where the course is kept after every check, and found again.
+    spread : Spread, optional
+        Several devices, among which the sets of every step are divided.
+    """
+    points = inducing_points(objects, starts[0].prior.n_utilities, plan.n_inducing, plan.seed)
+    with ThreadPoolExecutor(1) as reader:
+        run = _Run(source, points, starts, plan, clock, report, spread, reader)
+        first = run.first()
+        course = (keeper.load(first) if keeper is not None else None) or first
+        run.prepare(first)
+        outcome = run.outcome(course) if course.step else None
+        while outcome is None:
+            course = run.advance(course)
+            outcome = run.outcome(course)
+            if keeper is not None and course.step % _CHECK == 0 and not course.broken:
+                keeper.save(jax.tree.map(np.asarray, course))
+        return run.concluded(course, *outcome)
+
+
+class _Run:
+    """Advances a course; holds what does not change."""
+
+    def __init__(
+        self, source: Source, points: np.ndarray, starts: Sequence[Start], plan: Plan, clock: Clock,
+        report: Report | None, spread: Spread | None, reader: ThreadPoolExecutor,
+    ) -> None:  # fmt: skip
+        self.source, self.points, self.starts, self.plan = source, points, starts, plan
+        self.clock, self.report, self.spread, self.reader = clock, report, spread, reader
+        self.held_out, self.training = held_out_and_training(source, plan.batch_size, plan.seed)
+        parts = shares(
+            source.sizes, self.training, plan.batch_size, 1 if spread is None else len(spread),
+            lambda size: self._most(size, N_POINTS),
+        )  # fmt: skip
+        self.feed = Feed(source, parts, plan.seed, plan.dtype)
+        self.all_in_each = all(part.n_taken >= len(part.sets) for part in parts)
+        d = len(points)
+        rng = np.random.default_rng([plan.seed, 2])
+        self.normals: tuple[Any, ...] = tuple(
+            latin_normals(d, part.size - 1, part.n_taken, N_POINTS, rng).astype(plan.dtype) for part in parts
+        )
+        if spread is not None:
+            self.normals = tuple(spread.over(part, 2) for part in self.normals)
+        self._seconds_a_step = 0.0
+        self._ahead: tuple[range, Future] | None = None
+        self._kept: list[tuple[Sets, np.ndarray]] | None = None
+
+    def first(self) -> Course:
+        """Return the course before its first step."""
+        state = self._begin(0)
+        none = np.zeros(0)
+        return Course(0, 0, state, state, -np.inf, 0, 0, none, (-1, 0), 0.0, none)
+
+    def _most(self, size: int, n_points: int) -> int:
+        """How many sets of a size are worked on at a time: their pairs of objects have to be held."""
+        return max(1, min(_CHUNK, _CELLS // (len(self.points) * size * size * n_points)))
+
+    def prepare(self, course: Course) -> None:
+        """Have what comes after the first steps compiled while these are."""
+        if self.spread is not None or not len(self.held_out):
+            return
+        jitter = self.plan.settings.jitter
+        solve.prepare(course.state, 0.0, jitter)
+        solved = jax.eval_shape(lambda state: solve(state, jnp.zeros(()), jitter), course.state)
+        for sets, normals in self._held_out_chunks():
+            score.prepare(course.state, solved, sets, normals)
+
+    def _begin(self, trial: int) -> State:
+        rng = np.random.default_rng([self.plan.seed, 3, trial])
+        return begin(self.starts[trial].prior, self.points, self.plan.lapse, rng)
+
+    @property
+    def n_trial(self) -> int:
+        """Steps of each start: at most half of all."""
+        return min(_TRIAL, max(self.plan.max_iter // 2, min(BLOCK, self.plan.max_iter)))
+
+    @property
+    def n_annealing(self) -> int:
+        """Steps of each start with a smaller weight of the likelihood."""
+        return min(len(_ANNEALING), self.n_trial // 2)
+
+    def advance(self, course: Course) -> Course:
+        """Make a block of steps, and look at what it gave."""
+        course = self._steps(course)
+        if course.trial < len(self.starts):
+            hurried = self.clock.is_up and course.step >= self.n_annealing
+            return self._next_start(course) if course.step >= self.n_trial or hurried or course.broken else course
+        at_end = course.cooling[0] >= 0 and course.step >= sum(course.cooling)
+        if course.broken or not (course.step % _CHECK == 0 or at_end or course.step >= self.plan.max_iter):
+            return course
+        return self._checked_course(course)
+
+    def _steps(self, course: Course) -> Course:
+        steps = range(course.step, course.step + BLOCK)
+        n_real = min(BLOCK, self.plan.max_iter - course.step)
+        groups = self._groups(steps)
+        ridge, began = course.ridge, self.clock.seconds
+        for _ in range(_ATTEMPTS):
+            pace = self._pace(course, steps, ridge)
+            state, bounds, healthy = run_steps(course.state, groups, pace, self.normals, self.plan.settings)
+            if self.spread is not None:
+                state, bounds, healthy = self.spread.whole((state, bounds, healthy))
+            if bool(healthy):
+                break
+            ridge = max(_RIDGE, 10.0 * ridge)
+        else:
+            return course._replace(broken=True)
+        bounds = np.asarray(bounds)[:n_real]
+        self._seconds_a_step = (self.clock.seconds - began) / BLOCK  # the last block's: the first ones compile
+        if self.report is not None:
+            trying = course.trial < len(self.starts)
+            phase = f"start {course.trial + 1} of {len(self.starts)}" if trying else "fit"
+            self.report(phase, course.step + n_real, float(bounds[-1]))
+        return course._replace(
+            state=state, step=course.step + n_real, ridge=ridge, bounds=np.concatenate([course.bounds, bounds])
+        )
+
+    def _groups(self, steps: range) -> tuple[Sets, ...]:
+        """Read the sets of a block, and begin to read those of the next while this one is worked on."""
+        ahead = None if self._ahead is None else (self._ahead[0], self._ahead[1].result())  # one thread at a time reads
+        groups = ahead[1] if ahead is not None and ahead[0] == steps else self._read(steps)
+        following = range(steps.stop, steps.stop + len(steps))
+        self._ahead = following, self.reader.submit(with_settings_of_this_thread(self._read), following)
+        return groups
+
+    def _read(self, steps: range) -> tuple[Sets, ...]:
+        groups = self.feed.steps(steps)
+        if self.spread is None:
+            return groups
+        over = self.spread.over
+        return tuple(
+            Sets(over(sets.X, 2), over(sets.present, 2), over(sets.chosen, 2), over(sets.weight, 1)) for sets in groups
+        )
+
+    def _pace(self, course: Course, steps: range, ridge: float) -> Pace:
+        t = np.arange(steps.start, steps.stop)
+        held = t < self.n_annealing
+        level = np.minimum(t * len(_ANNEALING) // max(1, self.n_annealing), len(_ANNEALING) - 1)
+        weight = np.where(held, _ANNEALING[level], 1.0)
+        since, length = course.cooling
+        smaller = np.ones(len(t)) if since < 0 else _COOLING ** np.clip((t - since) / length, 0.0, 1.0)
+        # With all sets in every step there is no noise to average out, and the sites need not become slower.
+        rho = np.full(len(t), _RHO_ALL) if self.all_in_each else _RHO * smaller
+        rate = np.where(held, 0.0, _RATE * smaller)
+        real = t < self.plan.max_iter  # a block has always the same length; steps beyond the last do nothing
+        rho = np.where(held, _RHO_ANNEALING, rho) * real
+        return Pace(rho, rate * real, weight, np.full(len(t), ridge))  # type: ignore[arg-type]
+
+    def _next_start(self, course: Course) -> Course:
+        score = -np.inf if course.broken else self.score(course)
+        if score > course.best_score:
+            course = course._replace(
+                best=course.state, best_score=score, best_trial=course.trial, best_step=course.step,
+                scores=course.bounds,  # kept here until it is known which start goes on
+            )  # fmt: skip
+        following, none = course.trial + 1, np.zeros(0)
+        if following < len(self.starts) and not self.clock.is_up:
+            return course._replace(
+                trial=following, step=0, state=self._begin(following), bounds=none, ridge=0.0, broken=False
+            )
+        course = course._replace(
+            trial=len(self.starts), step=course.best_step, state=course.best, bounds=course.scores,
+            scores=np.array([course.best_score]), broken=not np.isfinite(course.best_score),
+        )  # fmt: skip
+        return self._cooled_if_due(course)
+
+    def _checked_course(self, course: Course) -> Course:
+        score = self.score(course)
+        course = course._replace(scores=np.append(course.scores, score))
+        if score > course.best_score:
+            course = course._replace(best=course.state, best_score=score, best_step=course.step)
+        return self._cooled_if_due(course)
+
+    def _cooled_if_due(self, course: Course) -> Course:
+        if course.cooling[0] >= 0 or self.all_in_each or not self._is_due(course):
+            return course
+        left = self.plan.max_iter - course.step
+        wanted = max(2 * _CHECK, round((1.0 / _STEADY - 1.0) * course.step))
+        if self.clock.limit is not None:
+            seconds_left = max(0.0, self.clock.limit - self.clock.seconds)
+            wanted = min(wanted, int(0.9 * seconds_left / max(self._seconds_a_step, 1e-9)))
+        return course._replace(cooling=(course.step, max(1, min(left, wanted))))
+
+    def _is_due(self, course: Course) -> bool:
+        """Whether the steps should become smaller: nothing is gained, or most of the steps or the time are spent."""
+        late = self.clock.limit is not None and self.clock.seconds > _STEADY * self.clock.limit
+        return late or course.step >= _STEADY * self.plan.max_iter or self._has_stalled(course)
+
+    def _has_stalled(self, course: Course) -> bool:
+        if len(course.scores) <= _WINDOW:
+            return False
+        gained = np.max(course.scores[-_WINDOW:]) - np.max(course.scores[:-_WINDOW])
+        part = self.plan.tol / 100.0 if self.all_in_each else self.plan.tol
+        return bool(gained < part * abs(course.scores[-1]))
+
+    def outcome(self, course: Course) -> tuple[str, str] | None:
+        """Return status and message once the course is at its end."""
+        if course.trial < len(self.starts):
+            return None
+        if course.broken:
+            if np.isfinite(course.best_score):
+                return "stopped", "no finite step was found; the last good place was kept"
+            return "failed", "no finite step was found from any start"
+        since, length = course.cooling
+        of_steps = f"the limit of {self.plan.max_iter} steps"
+        if since >= 0 and course.step >= since + length:
+            if self._has_stalled(course._replace(scores=course.scores[: self._n_checks(since)])):
+                return "converged", f"{_WINDOW * _CHECK} steps gained less than {self.plan.tol:g} of the score"
+            by_time = self.clock.limit is not None and since < _STEADY * self.plan.max_iter
+            return "stopped", f"the time limit of {self.clock.limit:g} s" if by_time else of_steps
+        if self.all_in_each and self._has_stalled(course):
+            return "converged", f"{_WINDOW * _CHECK} steps gained next to nothing"
+        if course.step >= self.plan.max_iter:
+            return "stopped", of_steps
+        if self.clock.is_up:
+            return "stopped", f"the time limit of {self.clock.limit:g} s"
+        return None
+
+    def _n_checks(self, step: int) -> int:
+        """Return how many scores there were up to a step: that of the best start, and one every few steps."""
+        return 1 + step // _CHECK - self.n_trial // _CHECK
+
+    def score(self, course: Course) -> float:
+        """Return the mean expected log-likelihood of the held-out sets; without any, the bound."""
+        state, solved = course.state, self._solved(course.state, course.ridge)
+        if len(self.held_out):
+            total, weight = _expected(state, solved, self._held_out_chunks())
+            score = total / weight
+        else:
+            total, _ = _expected(state, solved, self._chunks(self.training, N_POINTS))
+            score = total - float(np.sum(np.asarray(solved.whitened.kl)))
+        return score if np.isfinite(score) else -np.inf
+
+    def _solved(self, state: State, ridge: float) -> Solved:
+        return solve(state, np.asarray(ridge), self.plan.settings.jitter)
+
+    def _held_out_chunks(self) -> list[tuple[Sets, np.ndarray]]:
+        if self._kept is None:
+            self._kept = list(self._chunks(self.held_out, N_POINTS))
+        return self._kept
+
+    def _chunks(self, sets: np.ndarray, n_points: int) -> Iterator[tuple[Sets, np.ndarray]]:
+        """Yield sets in chunks, each with points of its own."""
+        rng = np.random.default_rng([self.plan.seed, 4, n_points])
+        for chunk in all_of(self.source, sets, lambda size: self._most(size, n_points), self.plan.dtype):
+            a, m, _ = chunk.X.shape
+            yield chunk, latin_normals(len(self.points), a - 1, m, n_points, rng).astype(self.plan.dtype)
+
+    def concluded(self, course: Course, status: str, message: str) -> SparseFit:
+        """Take the best state, and estimate its bound on points that the fit has not seen."""
+        last = course.scores[-1] if course.scores.size else -np.inf
+        state = course.best if course.broken or course.best_score > last else course.state
+        solved = self._solved(state, course.ridge)
+        rng = np.random.default_rng([self.plan.seed, 5])
+        some = np.sort(rng.permutation(self.training)[:_SCORED])
+        total, _ = _expected(state, solved, self._chunks(some, 4 * N_POINTS))
+        bound = total * len(self.training) / max(1, len(some)) - float(np.sum(np.asarray(solved.whitened.kl)))
+        held_out = float(course.best_score) if len(self.held_out) else float("nan")
+        state, solved = jax.tree.map(np.asarray, (state, solved))
+        return SparseFit(
+            state, solved, bound, held_out, status, message, course.step, course.bounds,
+            self.starts[course.best_trial].name, self.n_annealing,
+        )  # fmt: skip
+
+
+def _expected(state: State, solved: Solved, chunks: Iterable[tuple[Sets, np.ndarray]]) -> tuple[float, float]:
+    """Return the expected log-likelihood of all sets, and their weight."""
+    total, weight = 0.0, 0.0
+    for sets, normals in chunks:
+        expected = np.asarray(score(state, solved, sets, normals).expected, float)
+        total += float(np.sum(sets.weight * expected))
+        weight += float(np.sum(sets.weight))
+    return total, weight

@@ -1,0 +1,127 @@
+"""Which object of a set would be the best: probabilities of single objects under the posterior of one utility.
+
+The likelihood of each object to be the best is divided, per posterior sample, by the sum over the objects of the set.
+Under Gaussian noise that sum is one already; the paper's likelihood needs it.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import ndtr
+
+from choicegp.compute.programs import program
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+from choicegp.inference.expectation import sobol_normals
+from choicegp.inference.posterior import Posterior
+from choicegp.model.error_models import ErrorModel
+from choicegp.model.likelihood import MAX_ENUMERATED
+from choicegp.model.prior import Objects
+from choicegp.prediction.choices import (
+    LARGE_SAMPLES,
+    N_SAMPLES,
+    SCORE_SAMPLES,
+    Group,
+    chosen_in,
+    groups,
+    log_likelihoods,
+    mean_of_logs,
+    set_utilities,
+)
+
+
+def _n_samples(a: int) -> int:
+    return N_SAMPLES if a <= MAX_ENUMERATED else LARGE_SAMPLES
+
+
+@program
+def best_table(posterior: Posterior, objects: Objects, normals: Array, errors: ErrorModel) -> Array:
+    """Return P(object is the best of A) for every object of each set, (a, m); the columns sum to one."""
+    a, m = objects.codes.shape
+    if a == 1:
+        return jnp.ones((1, m))
+    utilities = set_utilities(posterior, objects, normals.shape[-1])
+    if a == 2:
+        # E[Φ(z / s)] = Φ(μ / sqrt(s² + v)): no sampling is needed.
+        mean, root = utilities.marginal.mean[0, 0], utilities.marginal.root[0, 0, 0]
+        z = -mean / jnp.sqrt(errors.pair_variance + root**2)  # first minus second
+        return jnp.stack([ndtr(z), ndtr(-z)])
+    u = utilities.sampled(normals)
+    present = jnp.ones((a, 1, 1), bool)
+    logs = jax.lax.map(lambda best: errors.log_likelihood(u, present, best[:, None, None]), jnp.eye(a, dtype=bool))
+    return jnp.mean(jax.nn.softmax(logs, axis=0), axis=-1)
+
+
+class BestObjectPredictor(NamedTuple):
+    """Predicts the best object of the sets of a ChoiceData.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Of one utility.
+    objects : Objects
+        The rows of the data's table, as the posterior sees them.
+    data : ChoiceData
+    errors : ErrorModel
+    """
+
+    posterior: Posterior
+    objects: Objects
+    data: ChoiceData
+    errors: ErrorModel
+
+    def _chunks(self) -> Iterator[tuple[Group, Objects]]:
+        def cells(a: int) -> int:
+            return a * max(a, self.errors.n_nodes) * _n_samples(a)
+
+        for group in groups(self.data, cells):
+            yield group, Objects(self.objects.X[group.rows], self.objects.codes[group.rows])
+
+    def _table(self, objects: Objects) -> np.ndarray:
+        a = objects.codes.shape[0]
+        return np.asarray(best_table(self.posterior, objects, _normals(a, _n_samples(a)), self.errors))
+
+    def probabilities(self) -> list[np.ndarray]:
+        """P(object is the best of its set), one array per set aligned with ``data.shown``."""
+        result: list[np.ndarray] = [np.empty(0)] * len(self.data)
+        for group, objects in self._chunks():
+            table = self._table(objects)
+            for column, k in enumerate(group.sets):
+                result[k] = table[:, column]
+        return result
+
+    def choices(self) -> list[np.ndarray]:
+        """Return the most probable best object of each set, as a row number of ``data.X``."""
+        shown, probabilities = self.data.shown, self.probabilities()
+        return [rows[[np.argmax(p)]] for rows, p in zip(shown, probabilities, strict=True)]
+
+    def of_shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """P(object is the best) and whether it is the most probable one, aligned with ``data.flat_shown``."""
+        probabilities = self.probabilities()
+        best = [np.arange(len(p)) == np.argmax(p) for p in probabilities]
+        return np.concatenate(probabilities), np.concatenate(best)
+
+    def log_probabilities(self, *, normalized: bool) -> np.ndarray:
+        """Log P(o is the best of A | training data) of the data's own best objects (m,)."""
+        if self.data.flat_chosen is None:
+            raise ChoiceGPError("log_prob needs data with choices: these have none")
+        result = np.empty(len(self.data))
+        for group, objects in self._chunks():
+            a = len(group.rows)
+            chosen = chosen_in(self.data, group)
+            if normalized:
+                with np.errstate(divide="ignore"):
+                    logs = np.log(np.sum(np.where(chosen, self._table(objects), 0.0), axis=0))
+            else:
+                values = log_likelihoods(self.posterior, objects, chosen, _normals(a, SCORE_SAMPLES), self.errors)
+                logs = np.asarray(mean_of_logs(values, SCORE_SAMPLES))
+            result[group.sets] = logs[: len(group.sets)]
+        return result
+
+
+def _normals(a: int, n: int) -> np.ndarray:
+    return sobol_normals(1, a - 1, n, np.random.default_rng(0))

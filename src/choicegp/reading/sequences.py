@@ -1,0 +1,273 @@
+"""Reading choice data given as an object table and sequences of row numbers or ids, one per set."""
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from choicegp.checks import check_one_of, kind_of, listed, plain
+from choicegp.errors import ChoiceGPError, Defect
+from choicegp.reading.columns import Places, is_missing
+from choicegp.reading.defects import Draft, Findings
+from choicegp.reading.encoding import FeatureEncoding, as_table, check_encoding
+
+_SET_TYPES = (list, tuple, range, np.ndarray, pd.Series, pd.Index, set, frozenset)
+
+
+class FlatSets(NamedTuple):
+    """Sets laid end to end: ``labels`` as given (n,), ``sizes`` (m,) and ``of_set`` (n,)."""
+
+    labels: pd.Index
+    sizes: NDArray[np.int64]
+    of_set: NDArray[np.int64]
+
+
+def read_sets(
+    X: pd.DataFrame | ArrayLike,
+    shown: Any,
+    chosen: Any,
+    *,
+    by: str = "row",
+    object_ids: Any = None,
+    respondents: Any = None,
+    weights: Any = None,
+    set_ids: Any = None,
+    encoding: FeatureEncoding | None = None,
+) -> tuple[Draft, Findings]:
+    """Read sets into a draft, and report objects that are unknown, missing or chosen without being shown."""
+    check_one_of("by", by, ("row", "id"))
+    table, ids, encoding, object_defects = read_objects(X, object_ids, encoding)
+    sets = flatten(shown, "shown")
+    m = len(sets.sizes)
+    if m == 0:
+        raise ChoiceGPError("there are no sets: shown is empty")
+    named = np.arange(m) if set_ids is None else id_array(set_ids, m, "set_ids", "sets")
+    if set_ids is not None:
+        _check_set_ids(named)
+    findings = Findings(named, len(ids))
+    for position, defect in object_defects:
+        findings.of_object(position, defect)
+    rows = _object_rows(sets, ids, by, findings, "shown")
+    flat_chosen = None
+    if chosen is not None:
+        kept = flatten(chosen, "chosen")
+        if len(kept.sizes) != m:
+            raise ChoiceGPError(f"shown has {m} sets but chosen has {len(kept.sizes)}")
+        kept_rows = _object_rows(kept, ids, by, findings, "chosen")
+        flat_chosen = _mark_chosen(sets, rows, kept, kept_rows, ids, findings)
+    draft = Draft(
+        X=table,
+        object_ids=ids,
+        encoding=encoding,
+        flat_shown=rows,
+        offsets=np.concatenate([[0], np.cumsum(sets.sizes)]).astype(np.int64),
+        flat_chosen=flat_chosen,
+        set_ids=named,
+        respondents=None if respondents is None else id_array(respondents, m, "respondents", "sets"),
+        weights=None if weights is None else weight_array(weights, m),
+    )
+    return draft, findings
+
+
+def read_objects(
+    X: pd.DataFrame | ArrayLike, object_ids: Any, encoding: FeatureEncoding | None
+) -> tuple[NDArray[np.float64], NDArray[Any], FeatureEncoding, list[tuple[int, Defect]]]:
+    """Return encoded features, ids, encoding and the defects (with positions) of an object table."""
+    if encoding is not None:
+        check_encoding(encoding)
+    if isinstance(X, pd.DataFrame):
+        if len(X) == 0:
+            raise ChoiceGPError("X has no rows: there are no objects")
+        if isinstance(X.index, pd.MultiIndex) and object_ids is None:
+            raise ChoiceGPError("the index of X has several levels; objects need one id each: reset the index")
+        ids = id_array(X.index if object_ids is None else object_ids, len(X), "object_ids", "objects")
+        places = Places(objects=ids)
+        encoding = FeatureEncoding.learn(X, places=places) if encoding is None else encoding
+        table, defects = encoding.inspect(X, places=places)
+    else:
+        array = as_table(X)
+        ids = np.arange(len(array))
+        if object_ids is not None:
+            ids = id_array(object_ids, len(array), "object_ids", "objects")
+        encoding = FeatureEncoding.plain(array.shape[1]) if encoding is None else encoding
+        table, defects = encoding.inspect(array, places=Places(objects=ids))
+    for i in np.flatnonzero(is_missing(ids)):
+        defects.append((int(i), Defect("missing-id", f"the object at row {i} of X has no id")))
+    return table, ids, encoding, defects
+
+
+def id_array(values: Any, n: int, name: str, what: str) -> NDArray[Any]:
+    """Return ids as an array (n,): numbers as numbers, text as Python strings."""
+    if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
+        raise ChoiceGPError(f"{name} must be a sequence with one id for each of the {n} {what}, not {kind_of(values)}")
+    index = _as_index(values, name)
+    if len(index) != n:
+        raise ChoiceGPError(f"{name} has {len(index)} ids but there are {n} {what}")
+    if index.dtype.kind in "mM":
+        index = index.astype(object)
+    ids = index.infer_objects().to_numpy(copy=True)
+    return ids.astype(object) if ids.dtype.kind in "US" else ids
+
+
+def weight_array(values: Any, n: int) -> NDArray[np.float64]:
+    """Return weights as a float array (n,); whether they are above 0 is checked with the sets."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise ChoiceGPError("weights must be a sequence of numbers, one per set") from error
+    if array.dtype.kind not in "biuf" or array.ndim != 1:
+        raise ChoiceGPError(f"weights must be a sequence of numbers, one per set, not {kind_of(values)}")
+    if len(array) != n:
+        raise ChoiceGPError(f"weights has {len(array)} numbers but there are {n} sets")
+    return array.astype(np.float64)
+
+
+def flatten(sets: Any, name: str) -> FlatSets:
+    """Lay sets end to end, whatever sequences they come in."""
+    if hasattr(sets, "__array__") and not isinstance(sets, pd.Series):
+        sets = np.asarray(_unmasked(sets))
+        if sets.ndim == 2:
+            # A list lets pandas see what objects there are: whole numbers, words or both.
+            labels = sets.ravel().tolist() if sets.dtype == object else sets.ravel()
+            return _flat(_as_index(labels, name), np.full(sets.shape[0], sets.shape[1]))
+    one_dimensional = isinstance(sets, np.ndarray) and sets.ndim == 1
+    if not one_dimensional and not isinstance(sets, list | tuple | pd.Series):
+        raise ChoiceGPError(f"{name} must be a list with one sequence of objects per set, not {kind_of(sets)}")
+    parts = [_one_set(part, name, k) for k, part in enumerate(sets)]
+    sizes = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
+    filled = [part for part in parts if len(part)]
+    # Arrays of different types would be joined as text or floats, so only those of one type are.
+    kinds = {part.dtype.kind if isinstance(part, np.ndarray) else None for part in filled}
+    if kinds and kinds <= {"i"}:
+        return _flat(_as_index(np.concatenate(filled), name), sizes)
+    return _flat(_as_index(list(chain.from_iterable(filled)), name), sizes)
+
+
+def _unmasked(array: Any) -> Any:
+    """Put None in the place of masked entries, which NumPy would take for what is behind the mask."""
+    if not np.ma.is_masked(array):
+        return array
+    values = np.ma.getdata(array).astype(object)
+    values[np.ma.getmaskarray(array)] = None
+    return values
+
+
+def _one_set(part: Any, name: str, k: int) -> Any:
+    part = _unmasked(part)
+    if not isinstance(part, _SET_TYPES) and hasattr(part, "__array__"):
+        part = np.asarray(part)
+    if not isinstance(part, _SET_TYPES) or (isinstance(part, set | frozenset) and name == "shown"):
+        hint = " (its order is not fixed; use a list)" if isinstance(part, set | frozenset) else ""
+        raise ChoiceGPError(f"{name}[{k}] must be a list of objects, not {kind_of(part)}{hint}")
+    if isinstance(part, np.ndarray) and part.ndim != 1:
+        raise ChoiceGPError(f"{name}[{k}] must have one dimension, not {part.ndim}")
+    return part
+
+
+def _as_index(values: Any, name: str) -> pd.Index:
+    try:
+        ready = isinstance(values, np.ndarray | pd.Index | pd.Series)
+        index = pd.Index(values if ready else list(values), tupleize_cols=False)
+    except (ValueError, TypeError) as error:
+        raise ChoiceGPError(f"{name} holds sequences inside its sets; single row numbers or ids are wanted") from error
+    return index
+
+
+def _flat(labels: pd.Index, sizes: NDArray[np.int64]) -> FlatSets:
+    return FlatSets(labels, sizes, np.repeat(np.arange(len(sizes)), sizes))
+
+
+def _object_rows(sets: FlatSets, ids: NDArray[Any], by: str, findings: Findings, name: str) -> NDArray[np.int64]:
+    """Rows of the object table, -1 where a label names no object (which is reported)."""
+    missing = np.zeros(len(sets.labels), dtype=bool)
+    if len(sets.labels) == 0:
+        return np.zeros(0, dtype=np.int64)
+    if by == "row":
+        if sets.labels.dtype.kind not in "iu":
+            _refuse_labels(sets, name)
+        labels = sets.labels.to_numpy()
+        known = (labels >= 0) & (labels < len(ids))
+        rows = np.full(len(labels), -1, dtype=np.int64)  # labels may be unsigned, which have no -1
+        rows[known] = labels[known]
+        problem = f"it is {name} but X has only rows 0 to {len(ids) - 1}"
+    else:
+        index = pd.Index(ids, tupleize_cols=False)
+        if not index.is_unique:
+            raise ChoiceGPError(
+                f"with by='id' every object needs an id of its own; these repeat: "
+                f"{listed(index[index.duplicated()].unique())}"
+            )
+        try:
+            rows = np.asarray(index.get_indexer(sets.labels), dtype=np.int64)
+        except TypeError as error:
+            raise ChoiceGPError(f"{name} holds things that cannot be ids (lists or dicts)") from error
+        missing = is_missing(sets.labels)
+        rows[missing] = -1
+        problem = f"it is {name} but no object has this id (ids are such as {plain(ids[0])!r})"
+    gone = np.flatnonzero(missing)
+    findings.in_sets("missing-id", f"an id among the {name} is missing", sets.of_set[gone])
+    unknown = np.flatnonzero((rows < 0) & ~missing)
+    findings.in_sets("unknown-object", problem, sets.of_set[unknown], sets.labels[unknown])
+    return rows
+
+
+def _refuse_labels(sets: FlatSets, name: str) -> None:
+    labels = sets.labels.tolist()
+    # A missing one comes first: it is what makes the numbers around it floats.
+    suspects = [*np.flatnonzero(sets.labels.isna()), *range(len(labels))]
+    for i in suspects:
+        label = labels[i]
+        if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer):
+            raise ChoiceGPError(
+                f"{name}[{sets.of_set[i]}] holds {plain(label)!r} ({kind_of(label)}); row numbers of X are "
+                "wanted (use by='id' for ids)"
+            )
+    raise ChoiceGPError(f"{name} must hold row numbers of X, not numbers of type {sets.labels.dtype}")
+
+
+def _mark_chosen(
+    sets: FlatSets,
+    rows: NDArray[np.int64],
+    kept: FlatSets,
+    kept_rows: NDArray[np.int64],
+    ids: NDArray[Any],
+    findings: Findings,
+) -> NDArray[np.bool_]:
+    """Mark the chosen among the shown, and report what is chosen twice or without being shown."""
+    shown_keys = np.where(rows >= 0, sets.of_set * len(ids) + rows, -1)
+    known = np.flatnonzero(kept_rows >= 0)
+    keys = kept.of_set[known] * len(ids) + kept_rows[known]
+    again = known[pd.Series(keys).duplicated().to_numpy()]
+    findings.in_sets(
+        "duplicate-object",
+        "the object is listed twice among the chosen",
+        kept.of_set[again],
+        ids[kept_rows[again]],
+    )
+    absent = known[~_is_in(keys, shown_keys)]
+    findings.in_sets(
+        "chosen-not-shown",
+        "the object is chosen but was not shown",
+        kept.of_set[absent],
+        ids[kept_rows[absent]],
+    )
+    return _is_in(shown_keys, keys)
+
+
+def _is_in(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    # Hashing: many times faster than NumPy's sorting at millions of keys.
+    return pd.Series(keys).isin(others).to_numpy()
+
+
+def _check_set_ids(set_ids: NDArray[Any]) -> None:
+    index = pd.Index(set_ids, tupleize_cols=False)
+    missing = np.flatnonzero(is_missing(set_ids))
+    if len(missing):
+        raise ChoiceGPError(f"set_ids has no id at position {missing[0]}")
+    if not index.is_unique:
+        raise ChoiceGPError(
+            f"every set needs an id of its own; these repeat: {listed(index[index.duplicated()].unique())}"
+        )

@@ -1,0 +1,336 @@
+"""Reading and writing tables: CSV, TSV and Parquet, with errors that name the row.
+
+The suffix of a file decides its format. An empty cell is a missing value; in a column of numbers so are the
+usual words for it (NA, NaN, null, None), which in a column of words stay words.
+"""
+
+import csv
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from choicegp.checks import kind_of, listed
+from choicegp.errors import ChoiceGPError
+from choicegp.files import whole_file
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
+_SUFFIXES = (*_SEPARATORS, ".parquet")
+_MISSING_WORDS = frozenset(
+    ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT", "-nan", "-NaN"]
+)
+# In bytes. What is longer is no table, and a file without an end must not fill the memory.
+_LONGEST_LINE = 2**24
+_LONGEST_CELL = 2**17  # the limit of Python's own csv module
+# Floats must come back as they were written; from 3.1 on pandas does so by itself and deprecates the option.
+_PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
+_EXACT: dict[str, Any] = {} if _PANDAS >= (3, 1) else {"float_precision": "round_trip"}
+
+
+class FileRows(NamedTuple):
+    """A table and where its rows stand in the file, as a spreadsheet counts (the header is row 1)."""
+
+    frame: pd.DataFrame
+    rows: NDArray[np.int64]
+
+
+def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read a table from a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    DataFrame
+        Rows that are entirely empty are left out.
+
+    Raises
+    ------
+    ChoiceGPError
+        One line that says what is wrong with the file, in which row, and what to do.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> write_table(pd.DataFrame({"price": [3, 5]}), f"{folder}/pens.csv")
+    >>> read_table(f"{folder}/pens.csv")["price"].tolist()
+    [3, 5]
+    """
+    return read_rows(path).frame
+
+
+def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows:
+    """Read a table and the file rows of its rows; columns ``ids`` keep ids such as 007 as they are."""
+    file, suffix = _checked_path(path)
+    content = _file_bytes(file, suffix)
+    if not content:
+        raise ChoiceGPError(f"{file} is empty")
+    if suffix == ".parquet":
+        return _read_parquet(file, content)
+    return _read_text(file, _decoded(file, content), _SEPARATORS[suffix], ids)
+
+
+def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a table to a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, whole or not at all.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Its index is not written.
+    path : str or path
+        An existing file is replaced, in one step and only when the new one is complete.
+    """
+    file, suffix = _checked_path(path)
+    with whole_file(file) as handle:
+        _write(frame, handle, suffix)
+
+
+def _write(frame: pd.DataFrame, handle: Any, suffix: str) -> None:
+    if suffix == ".parquet":
+        frame.to_parquet(handle, index=False)
+        return
+    compression: Literal["gzip"] | None = "gzip" if suffix.endswith(".gz") else None
+    frame.to_csv(
+        handle,
+        index=False,
+        sep=_SEPARATORS[suffix],
+        compression=compression,
+        encoding="utf-8",
+        lineterminator="\n",
+    )
+
+
+def _checked_path(path: str | os.PathLike[str]) -> tuple[Path, str]:
+    if not isinstance(path, str | os.PathLike) or isinstance(path, bytes):
+        raise ChoiceGPError(f"a file name is wanted, not {kind_of(path)}")
+    if "\0" in os.fspath(path) or not os.fspath(path):
+        raise ChoiceGPError(f"{os.fspath(path)!r} is not a file name")
+    file = Path(path)
+    name = file.name.lower()
+    for suffix in _SUFFIXES:
+        if name.endswith(suffix):
+            return file, suffix
+    if file.is_dir():
+        raise ChoiceGPError(f"{file} is a folder; name a file in it")
+    raise ChoiceGPError(f"{file}: the format is told by the suffix, one of {', '.join(_SUFFIXES)}")
+
+
+def _file_bytes(file: Path, suffix: str) -> bytes:
+    """Return what a file holds, decompressed."""
+    if file.is_dir():
+        raise ChoiceGPError(f"{file} is a folder; name a file in it")
+    if file.is_char_device() or file.is_block_device():
+        raise ChoiceGPError(f"{file} is a device; name a file")
+    try:
+        with file.open("rb") as handle:
+            if suffix == ".parquet":
+                return handle.read()
+            return _read_lines(file, gzip.GzipFile(fileobj=handle) if suffix.endswith(".gz") else handle)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ChoiceGPError(f"{file} is not a readable gzip file: {error}") from error
+    except FileNotFoundError as error:
+        raise ChoiceGPError(f"there is no file {file}") from error
+    except PermissionError as error:
+        raise ChoiceGPError(f"no permission to read {file}") from error
+    except OSError as error:
+        raise ChoiceGPError(f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _read_lines(file: Path, handle: io.BufferedIOBase) -> bytes:
+    """Read all lines, as long as they end."""
+    parts: list[bytes] = []
+    unended = 0
+    while part := handle.read(_LONGEST_LINE):
+        parts.append(part)
+        end = max(part.rfind(b"\n"), part.rfind(b"\r"))
+        unended = len(part) - end - 1 if end >= 0 else unended + len(part)
+        if unended > _LONGEST_LINE:
+            row = sum(part.count(b"\n") for part in parts) + 1
+            raise ChoiceGPError(f"{file} is not a table: row {row} is longer than {_LONGEST_LINE} bytes")
+    return b"".join(parts)
+
+
+def _decoded(file: Path, content: bytes) -> str:
+    for start, kind in ((b"PAR1", "Parquet"), (b"PK\x03\x04", "spreadsheet or zip"), (b"\x1f\x8b", "gzip")):
+        if content.startswith(start):
+            raise ChoiceGPError(f"{file} is a {kind} file, not text; give it its own suffix or save it as CSV")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ChoiceGPError(f"{file} is in UTF-16; save it as CSV in UTF-8")
+    nul = content.find(b"\0")
+    if nul >= 0:
+        raise ChoiceGPError(f"{file} is not text: a NUL byte at position {nul} (row {_line(content, nul)})")
+    try:
+        return content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise ChoiceGPError(
+            f"{file} is not in UTF-8: byte {content[error.start]:#04x} at position {error.start} "
+            f"(row {_line(content, error.start)}); save it as CSV in UTF-8"
+        ) from error
+
+
+def _line(content: bytes, position: int) -> int:
+    return content.count(b"\n", 0, position) + 1
+
+
+def _read_text(file: Path, text: str, separator: str, ids: Sequence[str]) -> FileRows:
+    if not text.strip():
+        raise ChoiceGPError(f"{file} is empty")
+    names = _checked_records(file, text, separator)
+    try:
+        frame = pd.read_csv(
+            io.StringIO(text),
+            sep=separator,
+            header=0,
+            names=names,
+            index_col=False,
+            dtype=dict.fromkeys([name for name in ids if name in names], str),
+            keep_default_na=False,
+            na_values=[""],
+            skip_blank_lines=False,
+            skipinitialspace=True,
+            low_memory=False,
+            **_EXACT,
+        )
+    except (pd.errors.ParserError, ValueError, OverflowError) as error:
+        raise ChoiceGPError(f"{file} cannot be read as a table: {str(error).splitlines()[0]}") from error
+    rows = np.arange(len(frame)) + 2
+    filled = np.asarray(frame.notna()).any(axis=1)
+    if not filled.all():
+        frame, rows = frame[filled].reset_index(drop=True), rows[filled]
+    if len(frame) == 0:
+        raise ChoiceGPError(f"{file} has a header but no rows")
+    for name in names:
+        column = frame[name]
+        tidy = _tidy_id(column) if name in ids else _tidy(column)
+        if tidy is not column:  # setting thousands of columns takes long
+            frame[name] = tidy
+    return FileRows(frame, rows)
+
+
+def _checked_records(file: Path, text: str, separator: str) -> list[str]:
+    """Return the column names after checking that every row has as many cells."""
+    if '"' not in text:
+        return _checked_lines(file, text, separator)
+    names: list[str] = []
+    row = 0
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
+    try:
+        for row, record in enumerate(reader, start=1):
+            if row == 1:
+                names = [name.strip() for name in record]
+                _check_names(file, names)
+            elif len(record) > len(names) or (len(record) < len(names) and any(map(str.strip, record))):
+                raise _ragged(file, row, len(record), len(names))
+    except csv.Error as error:
+        problem = str(error)
+        if "unexpected end" in problem:
+            problem = "a quotation mark is opened and never closed"
+        elif "field larger" in problem:
+            problem = f"a quotation mark is never closed, or a cell is longer than {_LONGEST_CELL} letters"
+        raise ChoiceGPError(f"{file}, row {row + 1}: {problem}") from error
+    return names
+
+
+def _checked_lines(file: Path, text: str, separator: str) -> list[str]:
+    """Check a text without quotation marks, where rows are lines and cells can be counted all at once."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n") + "\n"
+    names = [name.strip() for name in lines[: lines.index("\n")].split(separator)]
+    _check_names(file, names)
+    letters = np.frombuffer(lines.encode(), dtype=np.uint8)
+    ends = np.flatnonzero(letters == ord("\n"))
+    if len(letters) > _LONGEST_CELL:
+        _check_cells(file, letters, separator, ends)
+    marks = np.flatnonzero(letters == ord(separator))
+    n_cells = np.diff(np.searchsorted(marks, ends), prepend=0) + 1
+    for i in np.flatnonzero(n_cells != len(names)):
+        line = letters[ends[i - 1] + 1 : ends[i]].tobytes().decode()
+        if n_cells[i] > len(names) or line.replace(separator, "").strip():
+            raise _ragged(file, int(i) + 1, int(n_cells[i]), len(names))
+    return names
+
+
+def _check_cells(file: Path, letters: NDArray[np.uint8], separator: str, ends: NDArray[np.intp]) -> None:
+    borders = np.flatnonzero((letters == ord("\n")) | (letters == ord(separator)))
+    lengths = np.diff(borders, prepend=-1) - 1
+    longest = int(lengths.argmax())
+    if lengths[longest] > _LONGEST_CELL:
+        row = int(np.searchsorted(ends, borders[longest])) + 1
+        raise ChoiceGPError(f"{file}, row {row}: a cell is longer than {_LONGEST_CELL} bytes")
+
+
+def _ragged(file: Path, row: int, n_cells: int, n_columns: int) -> ChoiceGPError:
+    return ChoiceGPError(f"{file}, row {row}: {n_cells} cells where the header has {n_columns}")
+
+
+def _check_names(file: Path, names: Sequence[Any]) -> None:
+    if not any(names):
+        raise ChoiceGPError(f"{file}: the first row must hold the column names, but it is blank")
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t,"):
+        mark = next(mark for mark in ";\t," if mark in names[0])
+        raise ChoiceGPError(
+            f"{file}: its columns seem to be separated by {mark!r}; save it with commas (.csv) or tabs (.tsv)"
+        )
+    seen: set[Any] = set()
+    for position, name in enumerate(names, start=1):
+        if not str(name).strip():
+            raise ChoiceGPError(f"{file}: column {position} has no name")
+        if name in seen:
+            raise ChoiceGPError(f"{file}: the column name {name!r} appears twice")
+        seen.add(name)
+
+
+def _tidy(column: pd.Series) -> pd.Series:
+    """Turn a column of numbers and words for 'missing' into numbers."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column
+    distinct = pd.Index(column.dropna().unique())
+    words = distinct[[isinstance(value, str) and value.strip() in _MISSING_WORDS for value in distinct]]
+    if len(words) == 0:
+        return column
+    rest = pd.to_numeric(pd.Series(distinct.difference(words, sort=False)), errors="coerce")
+    if len(rest) == 0 or rest.isna().any():
+        return column
+    return pd.to_numeric(column.mask(column.isin(words)))
+
+
+def _tidy_id(column: pd.Series) -> pd.Series:
+    """Ids that are whole numbers, written plainly, become numbers; all others stay text."""
+    distinct = column.dropna().unique()
+    if not all(
+        value.isascii() and value.isdigit() and str(int(value)) == value and len(value) < 18 for value in distinct
+    ):
+        return column
+    if column.isna().any():
+        whole = [int(value) if isinstance(value, str) else None for value in column]
+        return pd.Series(whole, dtype=object, index=column.index)
+    return column.astype(np.int64)
+
+
+def _read_parquet(file: Path, content: bytes) -> FileRows:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(pa.BufferReader(content))
+        names = table.schema_arrow.names
+        frame = table.read().to_pandas() if len(set(names)) == len(names) else pd.DataFrame()
+    except Exception as error:
+        # Damaged bytes make the readers fail in ways that no list of errors covers.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ChoiceGPError(f"{file} is not a readable Parquet file: {reason}") from error
+    _check_names(file, names)
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    if len(frame) == 0:
+        raise ChoiceGPError(f"{file} has columns ({listed(frame.columns)}) but no rows")
+    return FileRows(frame.reset_index(drop=True), np.arange(len(frame)) + 2)

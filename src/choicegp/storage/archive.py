@@ -1,0 +1,120 @@
+"""Files of arrays and a JSON page: one zip archive, written by NumPy; nothing in it is executed.
+
+An archive holds ``about``, a JSON page as a string array (format, version, the names of all other arrays, and
+whatever the writer says), and the arrays.
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+
+from choicegp.errors import ChoiceGPError
+from choicegp.files import whole_file
+
+_MADE = TypeVar("_MADE")
+
+
+def write_archive(
+    path: "str | os.PathLike[str]", arrays: dict[str, Any], about: dict[str, Any], *, compressed: bool = True
+) -> None:
+    """Write an archive; a file of that name is replaced only when the new one is complete."""
+    target = _checked_path(path)
+    page = np.array(json.dumps(about | {"arrays": sorted(arrays)}, allow_nan=True))
+    members: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()} | {"about": page}
+    # NumPy would pickle an array of objects, and its option against that is younger than NumPy 2.0.
+    assert not any(array.dtype.hasobject for array in members.values())
+    with whole_file(target) as handle:
+        (np.savez_compressed if compressed else np.savez)(handle, **members)
+
+
+def read_archive(
+    path: "str | os.PathLike[str]",
+    make: Callable[[dict[str, Any], dict[str, Any]], _MADE],
+    *,
+    kind: str,
+    version: int,
+    noun: str = "model",
+) -> _MADE:
+    """Read an archive of a format and turn its arrays and its page into what ``make`` makes; else a clear error.
+
+    Errors speak of a ``noun``.
+    """
+    source = _checked_path(path)
+    try:
+        if not source.is_file():
+            raise ChoiceGPError(f"no such {noun} file")
+        with source.open("rb") as stream:
+            arrays, about = _read(stream, kind, version, noun)
+    except ChoiceGPError as error:
+        raise ChoiceGPError(f"{source}: {error}") from None
+    except OSError as error:
+        raise ChoiceGPError(f"{source}: cannot be read ({error.strerror or error})") from None
+    # Where a damaged archive breaks decides which of many errors it raises: directory, stream, array or page.
+    except Exception as error:
+        raise ChoiceGPError(f"{source}: not a choicegp {noun}, or a damaged one ({error!r})") from None
+    try:
+        return make(arrays, about)
+    except ChoiceGPError as error:
+        raise ChoiceGPError(f"{source}: {error}") from None
+    except Exception as error:
+        raise ChoiceGPError(f"{source}: a choicegp {noun} with missing or wrong parts ({error!r})") from None
+
+
+def _checked_path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
+        raise ChoiceGPError(f"a file name is wanted, not {path!r}")
+    return Path(path)
+
+
+def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    if not zipfile.is_zipfile(stream):
+        raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is no zip archive)")
+    stream.seek(0)
+    with np.load(stream, allow_pickle=False) as archive:
+        if "about" not in archive.files:
+            raise ChoiceGPError(f"not a choicegp {noun}")
+        about = json.loads(str(archive["about"]))
+        if not isinstance(about, dict) or not str(about.get("format")).startswith("choicegp-"):
+            raise ChoiceGPError(f"not a choicegp {noun}")
+        if about["format"] != kind:
+            raise ChoiceGPError(f"a file of another kind ({about['format']}, not {kind})")
+        if about.get("version") not in range(1, version + 1):
+            written = about.get("version")
+            raise ChoiceGPError(
+                f"written in {noun} format {written}, this choicegp reads up to {version}: upgrade choicegp"
+            )
+        return {name: archive[name] for name in about["arrays"]}, about
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy scalars, tuples and dicts into what JSON holds."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise _unwritable(value)
+
+
+def plain_ids(ids: Iterable[Any]) -> list[Any]:
+    """Turn ids into what JSON holds, or say which cannot be."""
+    written = [plain(value) for value in ids]
+    for value in written:
+        # A tuple would come back as a list, which is no id: better refused now than when it is read.
+        if isinstance(value, list | dict):
+            raise _unwritable(tuple(value))
+    return written
+
+
+def _unwritable(value: Any) -> ChoiceGPError:
+    return ChoiceGPError(
+        f"{value!r} ({type(value).__name__}) cannot be written to a model file: use numbers or text as ids"
+    )

@@ -1,0 +1,132 @@
+"""How far the approximations are from the exact posterior: `dense`, `joint` and `paper` against long MCMC.
+
+Every method has the same, fixed hyperparameters.  Eight small problems, sets of 2 to 6 objects, 1 to 3 utilities;
+answers without errors, with errors, and contradictory ones.  Held-out sets are over the same objects.  Errors are
+mean absolute differences to MCMC: of object-choice probabilities, of posterior means and standard deviations of
+utility differences (utilities matched to MCMC's), and of log P of held-out choices.  The method "mcmc" is a second set
+of chains: predictions use 512 draws, and two such sets differ by that much.
+
+    python studies/truth.py            # about an hour on two cores; --methods dense joint: a quarter of that
+    python studies/truth.py --quick    # shorter chains and 500 Adam steps, to see that it runs
+"""
+
+import argparse
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from choicegp import ChoiceData, ChoiceGP, datasets
+from choicegp.kernels import RBF
+
+LENGTHSCALE, VARIANCE = 1.5, 9.0
+N_TEST = 200
+METHODS = ("dense", "joint", "paper-converged", "paper", "mcmc")
+
+
+class Setting(NamedTuple):
+    """One problem: objects, utilities, sets and their size, and how answers come about."""
+
+    name: str
+    n_objects: int
+    n_utilities: int
+    n_sets: int
+    size: int
+    answers: str
+
+
+SETTINGS = (
+    Setting("pairs, errors", 20, 1, 60, 2, "noisy"),
+    Setting("pairs, no errors", 20, 2, 80, 2, "exact"),
+    Setting("triples, no errors", 20, 2, 50, 3, "exact"),
+    Setting("triples, errors", 20, 2, 60, 3, "noisy"),
+    Setting("triples, contradictory", 15, 2, 60, 3, "contradictory"),
+    Setting("fours, errors", 20, 3, 60, 4, "noisy"),
+    Setting("fives, no errors", 20, 2, 40, 5, "exact"),
+    Setting("sixes, errors", 20, 2, 40, 6, "noisy"),
+)
+
+
+def make(setting: Setting, seed: int) -> tuple[ChoiceData, ChoiceData]:
+    """Draw utilities from the prior and answers as the setting says: training and held-out sets."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(setting.n_objects, 2))
+    gram = VARIANCE * np.exp(-0.5 * np.sum((X[:, None] - X[None]) ** 2, axis=2) / LENGTHSCALE**2)
+    root = np.linalg.cholesky(gram + 1e-8 * np.eye(len(X)))
+    U = root @ rng.normal(size=(len(X), setting.n_utilities))
+    train = datasets.random_sets(len(X), setting.n_sets, setting.size, random_state=seed)
+    test = datasets.random_sets(len(X), N_TEST, setting.size, random_state=seed + 1000)
+    if setting.answers == "exact":
+        return ChoiceData.from_utilities(X, U, train), ChoiceData.from_utilities(X, U, test)
+    if setting.answers == "contradictory":
+        # Every set is shown twice; the second answer is what the first rejected, or everything.
+        half = ChoiceData.from_utilities(X, U, train[: setting.n_sets // 2])
+        others = [
+            rest if len(rest := np.setdiff1d(rows, kept)) else rows
+            for rows, kept in zip(half.shown, half.chosen, strict=True)
+        ]
+        both = ChoiceData.from_sets(X, [*half.shown, *half.shown], [*half.chosen, *others])
+        return both, ChoiceData.from_utilities(X, U, test)
+    return datasets.noisy_choices(X, U, train, seed), datasets.noisy_choices(X, U, test, seed + 1)
+
+
+def differences(model: ChoiceGP, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return posterior means and standard deviations (n - 1, d) of differences between consecutive objects."""
+    drawn = model.sample_utilities(X, 4000, random_state=1)
+    steps = drawn[:, 1:] - drawn[:, :-1]
+    return steps.mean(axis=0), steps.std(axis=0)
+
+
+def matched(mean: np.ndarray, sd: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Put utilities into the order nearest to another model's."""
+    best = min(permutations(range(mean.shape[1])), key=lambda order: np.abs(mean[:, order] - to).sum())
+    return mean[:, best], sd[:, best]
+
+
+def main() -> None:
+    """Run all settings and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--methods", nargs="*", default=METHODS, choices=METHODS)
+    parser.add_argument(
+        "--problems", nargs="*", type=int, default=range(1, len(SETTINGS) + 1), help="by number, from 1"
+    )
+    args = parser.parse_args()
+    options = {
+        "kernel": RBF(LENGTHSCALE, VARIANCE), "learn_hyperparameters": False, "standardize": False, "progress": False,
+        "random_state": args.seed,
+    }  # fmt: skip
+    n_draws = 200 if args.quick else 3000
+    print("| problem | d | method | choice probabilities | means | sds | log P | exact posterior: R-hat, draws |")
+    print("|---" * 8 + "|")
+    errors: dict[str, list[float]] = {method: [] for method in args.methods}
+    for number, setting in enumerate(SETTINGS):
+        if number + 1 not in args.problems:
+            continue
+        train, test = make(setting, args.seed + number)
+        d = setting.n_utilities
+        truth = ChoiceGP(d, inference="mcmc", max_iter=n_draws, **options).fit(train)
+        probability, log_p = np.concatenate(truth.predict_proba(test)), truth.log_prob(test, normalized=True)
+        mean, sd = differences(truth, train.X)
+        for method in args.methods:
+            steps = 500 if args.quick and method == "paper" else n_draws if method == "mcmc" else None
+            # Other chains: how far the truth is from itself.
+            own = options | {"random_state": args.seed + 1} if method == "mcmc" else options
+            model = ChoiceGP(d, inference=method, max_iter=steps, **own).fit(train)
+            own_mean, own_sd = matched(*differences(model, train.X), mean)
+            error = np.abs(np.concatenate(model.predict_proba(test)) - probability).mean()
+            errors[method].append(error)
+            rest = [
+                np.abs(own_mean - mean).mean(), np.abs(own_sd - sd).mean(),
+                np.abs(model.log_prob(test, normalized=True) - log_p).mean(),
+            ]  # fmt: skip
+            told = truth.fit_result_.message if method == args.methods[0] else ""
+            print(f"| {setting.name} | {d} | {method} | {error:.4f} | "
+                  + " | ".join(f"{value:.3f}" for value in rest) + f" | {told} |", flush=True)  # fmt: skip
+    for method, values in errors.items():
+        print(f"{method}: mean {np.mean(values):.4f}, largest {np.max(values):.4f}")
+
+
+if __name__ == "__main__":
+    main()

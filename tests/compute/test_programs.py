@@ -1,0 +1,288 @@
+"""Compiled programs: kept between processes, loaded whole or not at all, and never believed when they are damaged."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from choicegp.compute import programs
+from choicegp.compute.programs import cache_folder, program, with_settings_of_this_thread
+from choicegp.kernels import RBF
+
+SCRIPT = """
+import jax, jax.numpy as jnp, numpy as np
+mine = jax.jit(lambda x: x / 3)
+before = mine(jnp.ones(2))
+from choicegp import ChoiceData, ChoiceGP
+X = np.arange(6.0)[:, None]
+data = ChoiceData.from_pairs(X, [[i, j] for i in range(6) for j in range(i)])
+model = ChoiceGP(n_utilities=1, n_restarts=1, max_iter=30).fit(data)
+after = mine(jnp.ones(2))
+assert before.dtype == after.dtype == jnp.zeros(1).dtype == np.float32, "the user's own numbers stay as they were"
+assert model.posterior_.mean.dtype == model.utilities(X).mean.dtype == np.float64
+print(repr(model.elbo_), model.utilities(X).mean.tobytes().hex())
+"""
+
+
+def run(script: str, folder: Path, cache: str) -> str:
+    """Run a script in a process of its own, whose home is an empty folder; return what it prints."""
+    names = ("JAX_ENABLE_X64", "JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"CHOICEGP_CACHE": cache, "HOME": str(folder), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    command = [sys.executable, "-W", "error", "-c", script]
+    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+class Pair(NamedTuple):
+    """Something that is no plain tuple."""
+
+    root: jax.Array
+    total: jax.Array
+
+
+def rooted(arrays: dict, shift: jax.Array) -> Pair:
+    root = jnp.linalg.cholesky(arrays["matrix"] + shift * jnp.eye(2))
+    return Pair(root, root.sum())
+
+
+def powered(x: jax.Array, n: int) -> jax.Array:
+    return x**n
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Keep programs in an empty folder."""
+    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+ARGUMENTS = ({"matrix": np.array([[3.0, 1.0], [1.0, 2.0]])}, 1.0)
+WANTED = np.linalg.cholesky([[4.0, 1.0], [1.0, 3.0]])
+
+
+def loaded_anew(monkeypatch):
+    """Return the program as a later process would have it, and see to it that it is not compiled."""
+    later = program(rooted)
+    monkeypatch.setattr(later, "_traced", None)
+    return later
+
+
+def test_a_program_computes_what_its_function_does(folder):
+    result = program(rooted)(*ARGUMENTS)
+    assert isinstance(result, Pair)
+    np.testing.assert_allclose(result.root, WANTED)
+    np.testing.assert_allclose(result.total, WANTED.sum())
+    [file] = folder.iterdir()
+    assert file.name.startswith("rooted-")
+
+
+def test_a_kept_program_is_neither_traced_nor_compiled(folder, monkeypatch):
+    first = program(rooted)(*ARGUMENTS)
+    again = loaded_anew(monkeypatch)(*ARGUMENTS)
+    assert isinstance(again, Pair)
+    assert np.array_equal(again.root, first.root)
+    assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "empty", "foreign"])
+def test_a_damaged_program_is_compiled_again(damage, folder):
+    program(rooted)(*ARGUMENTS)
+    [file] = folder.iterdir()
+    whole = file.read_bytes()
+    half = len(whole) // 2
+    file.write_bytes(
+        {
+            "truncated": whole[:half],
+            "changed": whole[:half] + b"?" + whole[half + 1 :],
+            "empty": b"",
+            "foreign": b"PK" + bytes(100),
+        }[damage]
+    )
+    np.testing.assert_allclose(program(rooted)(*ARGUMENTS).root, WANTED)
+    assert file.read_bytes()[:32] != bytes(32), "and kept again"
+    assert len(file.read_bytes()) > half
+
+
+def test_other_shapes_types_and_static_values_are_other_programs(folder):
+    power = program(powered, static="n")
+    assert power(np.array([2.0]), 3) == 8.0
+    assert power(np.array([2.0]), 2) == 4.0
+    assert power(np.array([2.0, 3.0]), 2).tolist() == [4.0, 9.0]
+    assert power(np.array([2], dtype=np.int32), 2).dtype == np.int32
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_a_program_can_be_part_of_another():
+    power = program(powered, static="n")
+    assert float(jax.grad(lambda x: power(x, 3))(2.0)) == 12.0
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ({"xla_no_such_thing": 1, "xla_backend_optimization_level": 1}, {"xla_backend_optimization_level": 1}),
+        ({"xla_no_such_thing": 1}, None),
+        ({"xla_backend_optimization_level": "high"}, None),
+    ],
+)
+def test_an_option_that_xla_refuses_is_left_out_alone(options, left, monkeypatch):
+    tried = []
+    compiled = jax.stages.Lowered.compile
+
+    def noted(lowered, given=None):
+        tried.append(given)
+        return compiled(lowered, given)
+
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    monkeypatch.setattr(programs, "_OPTIONS", {"cpu": options})
+    monkeypatch.setattr(jax.stages.Lowered, "compile", noted)
+    np.testing.assert_allclose(program(rooted)(*ARGUMENTS).root, WANTED)
+    assert tried == [options, left]
+
+
+def test_a_program_is_prepared_once_another_is_traced(monkeypatch):
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    monkeypatch.setattr(programs, "_PATIENCE", 60.0)
+    order: list[str] = []
+    long, *others = (program(lambda x, name=name: order.append(name) or x) for name in ("long", "other", "last"))
+    x = np.ones(2)
+    for other in others:  # at the last one the long program is compiled already
+        before = set(threading.enumerate())
+        other.prepare(x, behind=long)
+        [worker] = set(threading.enumerate()) - before
+        worker.join(0.2)
+        assert worker.is_alive(), "it waits"
+        long(x)
+        worker.join(20)
+        assert not worker.is_alive()
+        assert other._executables
+    assert order == ["long", "other", "last"]
+
+
+def test_a_program_is_not_prepared_for_a_fit_that_fails(monkeypatch):
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    monkeypatch.setattr(programs, "_PATIENCE", 0.1)
+    long, other = program(lambda x: x), program(lambda x: x)
+    before = set(threading.enumerate())
+    other.prepare(np.ones(2), behind=long)
+    [worker] = set(threading.enumerate()) - before
+    worker.join(20)
+    assert not worker.is_alive()
+    assert not other._executables
+
+
+def test_a_process_does_not_wait_for_what_is_prepared(tmp_path):
+    script = """
+import numpy as np
+from choicegp.compute import programs
+programs._PATIENCE = 1000.0
+programs.program(lambda x: x).prepare(np.ones(2), behind=programs.program(lambda x: x))
+"""
+    run(script, tmp_path, "off")
+
+
+def test_only_so_many_programs_are_kept(folder, monkeypatch):
+    monkeypatch.setattr(programs, "_MOST_KEPT", 3)
+    power = program(powered, static="n")
+    for n in range(6):
+        power(np.array([2.0]), n)
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_files_of_others_are_left_alone(folder, monkeypatch):
+    monkeypatch.setattr(programs, "_MOST_KEPT", 1)
+    folder.mkdir()
+    for name in ("letter.txt", "photo.jpg"):
+        (folder / name).touch()
+    power = program(powered, static="n")
+    for n in range(3):
+        power(np.array([2.0]), n)
+    assert {path.suffix for path in folder.iterdir()} == {".txt", ".jpg", ".program"}
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_programs_of_a_users_own_classes_are_not_kept(folder):
+    def made(power):
+        class Mine(RBF):
+            def of_squared_distance(self, r2):
+                return jnp.exp(-(r2**power))
+
+        return Mine()
+
+    covariance = program(lambda kernel, X: kernel.gram(X, X))
+    X = np.array([[0.0], [2.0]])
+    first, second = (float(covariance(made(power), X)[0, 1]) for power in (1.0, 2.0))
+    assert first == pytest.approx(np.exp(-4.0))
+    assert second == pytest.approx(np.exp(-16.0))
+    assert not any(folder.iterdir())
+    covariance(RBF(), X)
+    assert len(list(folder.iterdir())) == 1
+
+
+TWO_DEVICES = """
+import numpy as np, jax
+from choicegp.compute.programs import program
+from choicegp.inference.posterior import Factor
+double = program(lambda factor: Factor(2 * factor.root, factor.jitter))
+with jax.enable_x64(True), jax.default_device(jax.devices()[1]):
+    print(double(Factor(np.ones(2), np.ones(1))).root.devices(), len(jax.devices()))
+"""
+
+
+def test_programs_are_loaded_onto_the_device_in_use(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    first = run(TWO_DEVICES, tmp_path, str(tmp_path / "kept"))
+    assert first.split()[-1] == "2"
+    assert run(TWO_DEVICES, tmp_path, str(tmp_path / "kept")) == first
+
+
+def test_settings_go_over_to_another_thread():
+    with jax.enable_x64(False), jax.numpy_rank_promotion("raise"):
+        told = []
+        work = with_settings_of_this_thread(
+            lambda: told.append((jnp.zeros(1).dtype, jax.config.jax_numpy_rank_promotion))
+        )
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert told == [(np.float32, "raise")]
+
+
+def test_a_second_process_uses_the_kept_programs_and_agrees(tmp_path):
+    cache = tmp_path / "programs"
+    first = run(SCRIPT, tmp_path, str(cache))
+    kept = {path.name: path.read_bytes() for path in cache.iterdir()}
+    assert sum(name.startswith("run_block-") for name in kept) == 1, "the heart of a fit is compiled once"
+    assert run(SCRIPT, tmp_path, str(cache)) == first
+    assert {path.name: path.read_bytes() for path in cache.iterdir()} == kept
+    assert {path.name for path in tmp_path.iterdir()} == {"programs"}, "nothing was written anywhere else"
+
+
+def test_no_programs_are_kept_when_that_is_wanted(tmp_path):
+    run(SCRIPT, tmp_path, "off")
+    assert not any(tmp_path.iterdir())
+
+
+def test_where_programs_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "a" / "b"))
+    assert cache_folder() == tmp_path / "a" / "b"
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    assert cache_folder() is None
+    monkeypatch.delenv("CHOICEGP_CACHE")
+    assert cache_folder() == tmp_path / "xdg" / "choicegp" / "programs"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == tmp_path / "home" / ".cache" / "choicegp" / "programs"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "file"))
+    assert cache_folder() is None, "a place that cannot be written to is passed over"

@@ -1,0 +1,317 @@
+"""Sparse inference: with every object an inducing point it is dense inference; derivatives; both precisions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.linalg import solve_triangular
+
+from choicegp import ChoiceData, ChoiceGP, HyperPriors, datasets
+from choicegp.compute.progress import Clock
+from choicegp.inference.dense import target_sites
+from choicegp.inference.expectation import latin_normals, of_differences, samples
+from choicegp.inference.posterior import condition, factorise_on_host
+from choicegp.inference.problem import pose
+from choicegp.inference.sites import Sites
+from choicegp.inference.sparse.course import fit_sparse
+from choicegp.inference.sparse.feed import InMemory, Sets
+from choicegp.inference.sparse.plan import Plan, Start, held_out_and_training, inducing_points
+from choicegp.inference.sparse.step import (
+    Pace,
+    Settings,
+    _inverse_root,
+    begin,
+    inverse_roots,
+    posterior_of,
+    posterior_of_points,
+    project,
+    run_steps,
+    solve,
+)
+from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
+from choicegp.model.kernels import RBF, Additive
+from choicegp.model.prior import Objects, UtilityPrior
+
+
+@pytest.fixture(scope="module")
+def data() -> ChoiceData:
+    return datasets.sincos(n_objects=24, n_sets=40, set_size=3, random_state=3).data
+
+
+def _source(data: ChoiceData) -> InMemory:
+    return InMemory(data, data.X.mean(axis=0), data.X.std(axis=0))
+
+
+def _plan(**changes) -> Plan:
+    settings = Settings(HyperPriors(), **changes.pop("settings", {}))
+    usual = Plan(12, 16, 200, 0.02, settings, None, np.float64, 0)
+    return usual._replace(**changes)
+
+
+def _prior(d: int = 2, c: int = 1) -> UtilityPrior:
+    return UtilityPrior.create(RBF(0.5, 4.0), c, d)
+
+
+def test_the_slope_of_the_inverse_root_is_that_of_factorisation_and_solve():
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(2, 5, 5))
+    covariance, slope = jnp.asarray(half @ half.swapaxes(1, 2) + np.eye(5)), jnp.asarray(rng.normal(size=(2, 5, 5)))
+
+    def plain(matrix):
+        return solve_triangular(jnp.linalg.cholesky(matrix), jnp.eye(5), lower=True)
+
+    def total(inverse, matrices):
+        return jnp.sum(slope * inverse(0.5 * (matrices + jnp.swapaxes(matrices, 1, 2))))
+
+    ours = jax.grad(lambda k: total(_inverse_root, k))(covariance)
+    theirs = jax.grad(lambda k: total(jax.vmap(plain), k))(covariance)
+    assert np.asarray(ours) == pytest.approx(np.asarray(theirs), abs=1e-12)
+
+
+def test_the_marginals_of_sets_are_those_of_the_posterior_that_predicts(data):
+    rng = np.random.default_rng(1)
+    source = _source(data)
+    points = inducing_points(source.read(np.arange(10), 3).X.reshape(-1, 1), 2, 8, 0)
+    state = begin(_prior(), points, None, rng)
+    half = rng.normal(size=(2, 8, 8))
+    state = state._replace(precision=half @ half.swapaxes(1, 2))
+    sets = source.read(np.arange(6), 3)
+    solved = solve(state, 0.0, 1e-9)
+    part = jax.jit(project)(state.prior, state.points, solved.inverse_root, solved.whitened, sets)
+    posterior = posterior_of(state, solved)
+    moments_at = jax.jit(type(posterior).mean_and_covariance_at)
+    assert posterior.is_sparse
+    for k in range(6):
+        objects = Objects(sets.X[:, k], np.zeros(3, int))
+        mean, covariance = moments_at(posterior, objects)
+        assert part.mean[:, :, k] == pytest.approx(np.asarray(mean), abs=1e-8)
+        assert part.covariance[..., k] == pytest.approx(np.asarray(covariance), abs=1e-8)
+    # The posterior's own means are those at its inducing points.
+    for i in range(2):
+        own = posterior.mean_at(Objects(points[i], np.zeros(8, int)))[i]
+        assert np.asarray(own) == pytest.approx(np.asarray(posterior.mean[i]), abs=1e-6)
+
+
+def test_a_step_moves_the_hyperparameters_up_the_bound(data):
+    """The slope with the posterior held, from Price's theorem, against differences of the expected log-likelihood."""
+    rng = np.random.default_rng(2)
+    source = _source(data)
+    sets = source.read(np.arange(12), 3)
+    points = inducing_points(sets.X.reshape(-1, 1), 2, 6, 0)
+    state = begin(_prior(), points, None, rng)
+    whitened = posterior_of_points(jnp.asarray(4.0 * np.stack([np.eye(6)] * 2)), jnp.asarray(3.0 * state.linear))
+    normals = latin_normals(2, 2, 12, 4096, rng)
+
+    def moments(prior):
+        root = inverse_roots(prior, points, 1e-8)
+        part = project(prior, points, root, whitened, sets)
+        return part.mean, part.covariance
+
+    @jax.jit
+    def expected(prior):
+        u = samples(of_differences(*moments(prior)), normals)
+        return jnp.sum(jnp.mean(sampled_log_likelihood(u, sets.present, sets.chosen), axis=-1))
+
+    @jax.jit
+    def slope_of(prior):
+        values, pull_back = jax.vjp(moments, prior)
+        found = expected_derivatives(samples(of_differences(*values), normals), sets.present, sets.chosen)
+        return pull_back((found.gradient, -0.5 * found.curvature))[0]
+
+    slope = slope_of(state.prior)
+    leaves, tree = jax.tree.flatten(state.prior)
+    for number, leaf in enumerate(leaves):
+        for entry in np.ndindex(leaf.shape):
+            sides = []
+            for way in (0.01, -0.01):
+                moved = [np.array(one) for one in leaves]
+                moved[number][entry] += way
+                sides.append(float(expected(jax.tree.unflatten(tree, moved))))
+            difference = (sides[0] - sides[1]) / 0.02
+            assert jax.tree.leaves(slope)[number][entry] == pytest.approx(difference, rel=0.05, abs=0.05)
+
+
+def test_with_every_object_an_inducing_point_a_step_is_that_of_dense_inference(data):
+    rng = np.random.default_rng(6)
+    source = _source(data)
+    X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    problem = pose(data, X, np.arange(len(X)), effects=False)
+    (batch,), n = problem.batches, problem.n_objects
+    assert len(problem.valid) == n
+    prior = _prior()
+    half = rng.normal(size=(2, n, n))
+    sites = Sites(0.1 * half @ half.swapaxes(1, 2), rng.normal(size=(2, n)))
+    normals = latin_normals(2, 2, batch.rows.shape[1], 16, rng)
+    factor = factorise_on_host(np.asarray(prior.covariance(problem.objects, problem.objects)))
+    moments = jax.jit(condition)(factor, sites)
+    _, wanted, _, _ = jax.jit(target_sites)(moments.mean, moments.covariance, problem, (normals,), 1.0, None)
+    # The same sites, seen from the whitened inducing points.
+    root = np.asarray(factor.root)
+
+    def whitened(sites):
+        precision = np.swapaxes(root, 1, 2) @ np.asarray(sites.precision) @ root
+        return precision, np.einsum("dji,dj->di", root, np.asarray(sites.linear))
+
+    points = np.stack([np.asarray(problem.objects.X)] * 2)
+    precision, linear = whitened(sites)
+    state = begin(prior, points, None, rng)._replace(precision=precision, linear=linear)
+    real = batch.sets >= 0
+    sets = source.read(batch.sets[real], 3)
+    groups = (Sets(*(part[None] for part in sets)),)
+    pace = Pace(*(np.array([value]) for value in (1.0, 0.0, 1.0, 0.0)))
+    after, _, healthy = run_steps(state, groups, pace, (normals[:, :, real],), Settings(None, jitter=1e-9))
+    assert healthy
+    precision, linear = whitened(wanted)
+    assert np.asarray(after.precision) == pytest.approx(precision, rel=1e-5, abs=1e-5 * np.max(abs(precision)))
+    assert np.asarray(after.linear) == pytest.approx(linear, rel=1e-5, abs=1e-5 * np.max(abs(linear)))
+
+
+def test_with_every_object_an_inducing_point_a_fit_is_that_of_dense_inference(data, monkeypatch):
+    # Each fit integrates with points of its own: with many of them they can be compared.
+    monkeypatch.setattr("choicegp.inference.dense.N_POINTS", 512)
+    monkeypatch.setattr("choicegp.inference.sparse.course.N_POINTS", 512)
+    options = {"kernel": RBF(0.5, 4.0), "learn_hyperparameters": False, "n_restarts": 2}
+    dense = ChoiceGP(2, inference="dense", max_iter=200, tol=1e-3, **options).fit(data)
+    whole = {"n_inducing": 100, "batch_size": 100}
+    sparse = ChoiceGP(2, inference="sparse", max_iter=600, tol=1e-3, **whole, **options).fit(data)
+    assert sparse.fit_result_.status == "converged"
+    assert sparse.elbo_ == pytest.approx(dense.elbo_, abs=0.3)
+    # The fits may name the utilities in another order, which no choice tells.
+    ours, theirs = sparse.utilities(data), dense.utilities(data)
+    order = [int(np.argmax(abs(np.corrcoef(ours.mean[:, i], theirs.mean.T)[0, 1:]))) for i in range(2)]
+    assert sorted(order) == [0, 1]
+    assert ours.mean == pytest.approx(theirs.mean[:, order], abs=0.15)
+    assert ours.sd == pytest.approx(theirs.sd[:, order], abs=0.05)
+    for p, q in zip(sparse.predict_proba(data), dense.predict_proba(data), strict=True):
+        assert p == pytest.approx(q, abs=0.03)
+
+
+def test_the_bound_rises_with_the_number_of_inducing_points(data):
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    start = (Start("own", _prior()),)
+    plan = _plan(batch_size=100, settings={"learn_prior": False})
+    bounds = [fit_sparse(source, objects, start, plan._replace(n_inducing=n), Clock(None)).bound for n in (8, 24)]
+    assert bounds[1] > bounds[0] + 1.0
+
+
+@pytest.mark.parametrize("learn_points", [False, True])
+def test_learning_raises_the_bound(data, learn_points):
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    start = (Start("own", _prior()),)
+    held = _plan(n_inducing=8, batch_size=100, settings={"learn_prior": False})
+    learned = _plan(n_inducing=8, batch_size=100, settings={"learn_points": learn_points})
+    before = fit_sparse(source, objects, start, held, Clock(None))
+    after = fit_sparse(source, objects, start, learned, Clock(None))
+    assert after.bound > before.bound + 1.0
+    moved = float(np.max(abs(after.state.points - before.state.points)))
+    assert (moved > 1e-3) == learn_points
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e7])
+def test_float32_never_leaves_the_numbers(weight):
+    """Equal objects, contradictory choices, huge variances and weights, in the precision of accelerators."""
+    rng = np.random.default_rng(4)
+    kernel = Additive(0.05, 10.0) * RBF(3.0) + RBF(1.0, 1e4)
+    X = rng.normal(size=(30, 2))
+    X[10:15] = X[:5]
+    shown = [rng.permutation(30)[:4] for _ in range(24)]
+    chosen = [rows[: rng.integers(1, 5)] for rows in shown]
+    data = ChoiceData.from_sets(X, [*shown, *shown], [*chosen, *(rows[-1:] for rows in shown)], weights=[weight] * 48)
+    source = InMemory(data, X.mean(axis=0), X.std(axis=0))
+    objects = (X - X.mean(axis=0)) / X.std(axis=0)
+    plan = _plan(n_inducing=20, max_iter=60, dtype=np.float32, settings={"jitter": 1e-5})
+    fit = fit_sparse(source, objects, (Start("own", UtilityPrior.create(kernel, 2, 2)),), plan, Clock(None))
+    assert fit.status == "stopped"
+    assert fit.n_iter == 60
+    for leaf in jax.tree.leaves((fit.state, fit.solved, fit.bound)):
+        assert np.all(np.isfinite(leaf))
+    posterior = posterior_of(fit.state, fit.solved)
+    mean, variance = posterior.mean_and_variance_at(Objects(objects, np.zeros(30, int)))
+    assert np.all(np.isfinite(mean))
+    assert np.all(np.isfinite(variance))
+
+
+def test_sets_are_held_out_of_many_only():
+    class Sizes:
+        sizes = np.full(5000, 3)
+
+    held, kept = held_out_and_training(Sizes(), 256, 0)
+    assert (len(held), len(kept)) == (250, 4750)
+    assert len(np.intersect1d(held, kept)) == 0
+    Sizes.sizes = np.array([3] * 50 + [1])
+    held, kept = held_out_and_training(Sizes(), 256, 0)
+    assert len(held) == 0
+    assert kept.tolist() == list(range(50))  # a set of one object says nothing
+
+
+def test_inducing_points_are_objects_and_differ_between_utilities():
+    rng = np.random.default_rng(5)
+    objects = np.repeat(rng.normal(size=(60, 2)), 2, axis=0)
+    points = inducing_points(objects, 2, 20, 0)
+    assert points.shape == (2, 20, 2)
+    known = {tuple(row) for row in objects}
+    assert all(tuple(row) in known for row in points.reshape(-1, 2))
+    assert not np.array_equal(points[0], points[1])
+    assert inducing_points(objects, 2, 500, 0).shape == (2, 60, 2)
+
+
+def test_the_time_limit_stops_a_fit_while_starts_are_tried(data):
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    starts = tuple(Start(str(i), _prior()) for i in range(3))
+    fit = fit_sparse(source, objects, starts, _plan(n_inducing=8), Clock(1e-6))
+    assert fit.status == "stopped"
+    assert "time limit" in fit.message
+    assert fit.n_iter < 100
+    assert np.isfinite(fit.bound)
+
+
+@pytest.mark.parametrize("max_iter", [5, 44])
+def test_no_more_steps_are_made_than_allowed(data, max_iter):
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    fit = fit_sparse(source, objects, (Start("own", _prior()),), _plan(n_inducing=8, max_iter=max_iter), Clock(None))
+    assert fit.n_iter == len(fit.trace) == max_iter
+    assert fit.status == "stopped"
+    assert fit.message == f"the limit of {max_iter} steps"
+
+
+def test_weights_count_like_copies_and_single_objects_say_nothing(data):
+    """With every set in each step, sets of weight 2 give the fit of sets that are there twice."""
+    alone = [[0], [1]]
+    shown, chosen = list(data.shown), list(data.chosen)
+    weighted = ChoiceData.from_sets(data.X, [*shown, *alone], [*chosen, *alone], weights=[2.0] * 40 + [50.0] * 2)
+    double = ChoiceData.from_sets(data.X, shown * 2, chosen * 2)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    plan = _plan(n_inducing=8, batch_size=100, max_iter=120, settings={"learn_prior": False})
+    one, other = (
+        fit_sparse(InMemory(d, data.X.mean(axis=0), data.X.std(axis=0)), objects, (Start("own", _prior()),), plan,
+                   Clock(None))
+        for d in (weighted, double)
+    )  # fmt: skip
+    assert one.bound == pytest.approx(other.bound, abs=1.0)  # other points of integration
+
+
+def test_a_start_that_breaks_is_passed_over(data):
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), _prior())
+    plan = _plan(n_inducing=8, max_iter=44)
+    fit = fit_sparse(source, objects, (Start("broken", broken), Start("good", _prior())), plan, Clock(None))
+    assert fit.start == "good"
+    assert np.isfinite(fit.bound)
+    fit = fit_sparse(source, objects, (Start("broken", broken),), plan, Clock(None))
+    assert fit.status == "failed"
+
+
+def test_many_sets_are_judged_by_sets_that_are_held_out():
+    data = datasets.sincos(n_objects=60, n_sets=1000, set_size=2, random_state=0).data
+    source = _source(data)
+    objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    starts = (Start("bad", UtilityPrior.create(RBF(100.0, 4.0), 1, 2)), Start("good", _prior()))
+    fit = fit_sparse(source, objects, starts, _plan(n_inducing=8, max_iter=150), Clock(None))
+    assert fit.start == "good"
+    assert -1.0 < fit.held_out < 0.0
+    assert fit.n_iter <= 150
