@@ -80,7 +80,7 @@ def test_unseen_objects(model):
     new = ChoiceData.from_sets(X, [[0, 1, 2], [3, 4, 5]], object_ids=list("abcdef"))
     assert all(np.isfinite(p).all() for p in model.predict_proba(new))
     far = model.utilities([[1e9, -1e9]])
-    prior = model.posterior_.prior.variance(model._objects([[1e9, -1e9]]))
+    prior = model.posterior_.prior.variance(model.fitted_.objects([[1e9, -1e9]]))
     assert far.mean == pytest.approx(np.zeros((1, 2)), abs=1e-9)
     assert far.sd**2 == pytest.approx(np.asarray(prior).T)
 

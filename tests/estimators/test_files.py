@@ -34,7 +34,7 @@ def assert_restored(loaded: ChoiceGP, model: ChoiceGP) -> None:
     assert set(vars(loaded)) == set(vars(model))
     assert loaded.data_ == model.data_
     assert loaded.encoding_ == model.encoding_
-    assert loaded.known_ids_ == model.known_ids_
+    assert loaded.fitted_.codes == model.fitted_.codes
     assert (loaded.elbo_, loaded.n_utilities_) == (model.elbo_, model.n_utilities_)
     result, expected = loaded.fit_result_, model.fit_result_
     assert result._replace(elbo_trace=None) == expected._replace(elbo_trace=None)

@@ -346,7 +346,7 @@ def test_a_warm_start_takes_new_objects(quick, data, model):
     X = np.vstack([data.X[:15], [[0.3, 0.3]]])
     grown = ChoiceData.from_sets(X, data.shown, data.chosen, object_ids=[*range(15), "new"])
     warm = quick().fit(grown, init=model)
-    assert warm.known_ids_["new"] == 16
+    assert warm.fitted_.codes["new"] == 16
     assert finite(warm, grown)
 
 

@@ -109,7 +109,7 @@ def test_the_order_of_utilities_does_not_matter(smooth, fitted):
     kernels = jax.tree.map(lambda leaf: leaf[::-1], p.prior)
     swapped = Posterior(kernels, p.objects, p.mean[::-1], p.dual[::-1], p.gain[::-1], p.lapse)
     other = copy.copy(fitted)
-    other.posterior_ = swapped
+    other.fitted_ = fitted.fitted_._replace(posterior=swapped)
     pairs = ChoiceData.from_sets(smooth.X, [[i, j] for i in range(4) for j in range(8, 12)])
     np.testing.assert_allclose(
         np.concatenate(other.predict_proba(pairs)), np.concatenate(fitted.predict_proba(pairs)), atol=1e-12

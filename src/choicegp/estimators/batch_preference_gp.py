@@ -145,7 +145,7 @@ class BatchPreferenceGP(UtilityGP):
         options = FitOptions.validated({**_FIXED, **self.get_params(deep=False)})
         _check_one_best(data)
         with computing(self.device):
-            return self._keep(fit_posterior(data, options._replace(errors=ERROR_MODELS[self.noise]), None), data)
+            return self._keep(fit_posterior(data, options._replace(errors=ERROR_MODELS[self.noise]), None))
 
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
         """Return log P(o is the best of A | training data) of each set's best object, (m,).

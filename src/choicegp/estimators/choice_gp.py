@@ -197,9 +197,9 @@ class ChoiceGP(UtilityGP):
             data = data.with_encoding(init.encoding_)
         with computing(self.device):
             fitted = fit_posterior(
-                data, options, None if init is None else init._warm_state(), checkpoint=_keeper_at(checkpoint)
+                data, options, None if init is None else init.fitted_, checkpoint=_keeper_at(checkpoint)
             )
-        return self._keep(fitted, data)
+        return self._keep(fitted)
 
     def _fit_folder(self, folder: ChoiceFolder, init: "ChoiceGP | None", checkpoint: Any) -> Self:
         if init is not None:
@@ -212,7 +212,7 @@ class ChoiceGP(UtilityGP):
         options = FitOptions.validated(self.get_params(deep=False))
         self.__dict__.pop("selection_", None)
         with computing(self.device):
-            return self._keep(fit_posterior(folder, options, None, checkpoint=_keeper_at(checkpoint)), folder.sample)
+            return self._keep(fit_posterior(folder, options, None, checkpoint=_keeper_at(checkpoint)))
 
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
         """Return log P(C(A) | A, training data) of each set's choice (eq:infer), (m,).
@@ -227,9 +227,11 @@ class ChoiceGP(UtilityGP):
         """Return P(first dominates), P(second dominates), P(incomparable) for each pair of rows, (n, 3)."""
         self._check_fitted()
         # One table of ids for both: two objects that training did not see must not share an effect.
-        known = dict(self.known_ids_)
+        known = dict(self.fitted_.codes)
         with computing(self.device):
-            return dominance_probabilities(self.posterior_, self._objects(X1, known), self._objects(X2, known))
+            return dominance_probabilities(
+                self.posterior_, self.fitted_.objects(X1, known), self.fitted_.objects(X2, known)
+            )
 
     def diagnose(self, n_draws: int = 2000, random_state: int = 0) -> Diagnosis:
         """Tell whether the Gaussian approximation can be trusted, by importance sampling.
@@ -248,16 +250,11 @@ class ChoiceGP(UtilityGP):
 
         self._check_fitted()
         with computing(self.device):
-            return diagnose(self, n_draws, random_state)
+            return diagnose(self.fitted_, n_draws, random_state)
 
     def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> ChoicePredictor:
         # Taken to the device once, not with every chunk of sets.
         return ChoicePredictor(jax.tree.map(jnp.asarray, self.posterior_), objects, data)
-
-    def _warm_state(self) -> Any:
-        from choicegp.fitting.fit import WarmStart
-
-        return WarmStart(self.posterior_, self.centre_, self.scale_, self.known_ids_)
 
 
 def _keeper_at(checkpoint: Any) -> Any:

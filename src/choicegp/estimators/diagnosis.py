@@ -1,41 +1,25 @@
 """Whether a fitted model's approximation can be trusted, in numbers and in words."""
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from choicegp.checks import whole_number
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.record import Diagnosis
+from choicegp.fitting.record import Diagnosis, Fitted
 from choicegp.inference.importance import importance
-from choicegp.inference.problem import Problem, pose
-
-if TYPE_CHECKING:
-    from choicegp.estimators.choice_gp import ChoiceGP
 
 _GOOD, _USABLE = 0.5, 0.7  # Pareto k
 _FEWEST = 100  # draws: a tail cannot be judged on fewer
 
 
-def training_problem(model: "ChoiceGP") -> Problem:
-    """Return the problem that a model was fitted to; its objects are in the posterior's order."""
-    data = model.data_
-    codes = np.array([model.known_ids_[i] for i in data.object_ids])
-    effects = model.posterior_.prior.log_effect_variance is not None
-    return pose(data, (data.X - model.centre_) / model.scale_, codes, effects=effects, errors=model.errors_)
-
-
-def diagnose(model: "ChoiceGP", n_draws: int, random_state: int) -> Diagnosis:
+def diagnose(fitted: Fitted, n_draws: int, random_state: int) -> Diagnosis:
     """Weight draws of the posterior and say what the weights mean."""
     whole_number("n_draws", n_draws, _FEWEST)
     whole_number("random_state", random_state, 0)
-    if model.posterior_.is_sparse:
+    if fitted.posterior.is_sparse:
         raise ChoiceGPError("diagnose needs inference='dense': a sparse posterior has no draws at all objects")
-    if model.posterior_.draws is not None:
+    if fitted.posterior.draws is not None:
         raise ChoiceGPError(
             "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'"
         )
-    found = importance(model.posterior_, training_problem(model), n_draws=int(n_draws), seed=random_state)
+    found = importance(fitted.posterior, fitted.training_problem(), n_draws=int(n_draws), seed=random_state)
     k = found.pareto_k
     # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.
     trusted = k < _USABLE or found.effective > 0.5 * n_draws

@@ -18,7 +18,7 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.utility_gp import UtilityGP
-from choicegp.fitting.record import FitResult
+from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
@@ -55,7 +55,7 @@ def _unmake(model: UtilityGP) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         params["hyperpriors"] = params["hyperpriors"]._asdict()
     arrays = {
         "X": posterior.objects.X, "codes": posterior.objects.codes, "mean": posterior.mean,
-        "dual": posterior.dual, "gain": posterior.gain, "centre": model.centre_, "scale": model.scale_,
+        "dual": posterior.dual, "gain": posterior.gain, "centre": model.fitted_.centre, "scale": model.fitted_.scale,
         "elbo_trace": model.fit_result_.elbo_trace,
         "data_X": data.X, "data_shown": data.flat_shown, "data_offsets": data.offsets,
         "data_chosen": data.flat_chosen,
@@ -75,7 +75,7 @@ def _unmake(model: UtilityGP) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "kernel": structure_of(posterior.prior.kernels), "encoding": data.encoding.to_json(),
         "elbo": model.elbo_,
         "fit": plain(model.fit_result_._asdict() | {"elbo_trace": None}),
-        "known_ids": plain_ids(model.known_ids_), "object_ids": plain_ids(data.object_ids),
+        "known_ids": plain_ids(model.fitted_.codes), "object_ids": plain_ids(data.object_ids),
         "set_ids": plain_ids(data.set_ids),
         "respondents": None if data.respondents is None else plain_ids(data.respondents),
     }  # fmt: skip
@@ -91,21 +91,22 @@ def _make(make: type[_ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any])
         params["kernel"] = kernel_from_json(params["kernel"])
     if params["hyperpriors"] is not None:
         params["hyperpriors"] = HyperPriors(**{k: tuple(v) for k, v in params["hyperpriors"].items()})
-    model = make(**params)
     encoding = FeatureEncoding.from_json(about["encoding"])
     leaves = (arrays[f"kernel_{number}"] for number in count())
     prior = UtilityPrior(rebuild(about["kernel"], leaves), arrays.get("log_effect_variance"))
     objects = Objects(arrays["X"], arrays["codes"])
     draws = Draws(arrays["draws_dual"], arrays["draws_inverse"]) if "draws_dual" in arrays else None
     moments = arrays["mean"], arrays["dual"], arrays["gain"]
-    model.posterior_ = Posterior(prior, objects, *moments, arrays.get("lapse"), draws)
-    model.centre_, model.scale_, model.elbo_ = arrays["centre"], arrays["scale"], about["elbo"]
-    fit = about["fit"] | {"elbo_trace": arrays["elbo_trace"], "notes": tuple(about["fit"]["notes"])}
-    model.fit_result_ = FitResult(**fit)
-    model.errors_ = ERROR_MODELS[about["errors"]] if "noise" in params else DISCERNIBILITY
-    model.n_utilities_ = len(arrays["dual"])
-    model.known_ids_ = {value: number for number, value in enumerate(about["known_ids"])}
-    model.encoding_ = encoding
+    posterior = Posterior(prior, objects, *moments, arrays.get("lapse"), draws)
+    result = FitResult(**about["fit"] | {"elbo_trace": arrays["elbo_trace"], "notes": tuple(about["fit"]["notes"])})
+    errors = ERROR_MODELS[about["errors"]] if "noise" in params else DISCERNIBILITY
+    codes = {value: number for number, value in enumerate(about["known_ids"])}
+    data = _data(arrays, about, encoding)
+    fitted = Fitted(posterior, about["elbo"], result, arrays["centre"], arrays["scale"], codes, errors, data)
+    return make(**params)._keep(fitted)
+
+
+def _data(arrays: dict[str, Any], about: dict[str, Any], encoding: FeatureEncoding) -> ChoiceData:
     offsets = arrays["data_offsets"]
     shown = np.split(arrays["data_shown"], offsets[1:-1])
     masks = np.split(arrays["data_chosen"], offsets[1:-1])
@@ -115,8 +116,7 @@ def _make(make: type[_ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any])
         encoding=encoding,
     )  # fmt: skip
     # Set ids may repeat after data.take (a bootstrap sample), which from_sets refuses.
-    model.data_ = replace(data, set_ids=id_array(about["set_ids"], len(data), "set_ids", "sets"))
-    return model
+    return replace(data, set_ids=id_array(about["set_ids"], len(data), "set_ids", "sets"))
 
 
 def _version_of(posterior: Posterior) -> int:

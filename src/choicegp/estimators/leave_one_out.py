@@ -53,9 +53,7 @@ def leave_one_out(
     if posterior.draws is not None:
         raise ChoiceGPError("a posterior of draws has no sites to take out: use method='psis'")
     most = MOST_REFITS if max_refits is None else whole_number("max_refits", max_refits, 0)
-    effects = posterior.prior.log_effect_variance is not None
-    objects = model._objects(data)
-    problem = pose(data, np.asarray(objects.X), np.asarray(objects.codes), effects=effects, errors=model.errors_)
+    problem = model.fitted_.training_problem()
     with computing(model.device), linear_algebra_for(len(problem.valid)):
         return cavity_loo(
             posterior, problem, len(data), seed=random_state, max_refits=most,
@@ -79,7 +77,7 @@ def sampled_choices(model: "UtilityGP", n_samples: int, random_state: int) -> tu
     """
     data = model.data_
     shown = np.unique(data.flat_shown)
-    objects = model._objects(data)
+    objects = model.fitted_.objects(data)
     with computing(model.device), linear_algebra_for(len(shown)):
         own = Objects(objects.X[shown], objects.codes[shown])
         utilities = joint_samples(model.posterior_, own, n_samples, random_state)
@@ -154,7 +152,7 @@ def _check_same_choices(models: Mapping[str, Any]) -> None:
     for name, model in models.items():
         if isinstance(model, LooResult):
             continue
-        if not hasattr(model, "loo") or not hasattr(model, "posterior_"):
+        if not hasattr(model, "loo") or not hasattr(model, "fitted_"):
             raise ChoiceGPError(f"compare takes fitted models; {name!r} is {model!r}")
         data = model.data_
         sets = (data.offsets, data.flat_chosen, np.asarray(data.object_ids)[data.flat_shown])

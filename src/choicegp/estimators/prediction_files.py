@@ -81,7 +81,7 @@ def _read(model: "UtilityGP", folder: ChoiceFolder, file: int) -> ChoiceData:
 
 
 def _tables_of(model: "UtilityGP", data: ChoiceData) -> Iterator[tuple[int, pd.DataFrame]]:
-    objects = model._objects(data)
+    objects = model.fitted_.objects(data)
     for start in range(0, len(data), _SETS):
         part = data.take(range(start, min(start + _SETS, len(data))))
         with computing(model.device):

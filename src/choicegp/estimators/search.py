@@ -114,7 +114,7 @@ def _again(step: Step, neighbour: Step, start: str, data: ChoiceData) -> Step:
     step = step._replace(seconds=step.seconds + fitted.result.seconds)
     if fitted.elbo <= step.model.elbo_:
         return step
-    return step._replace(model=ChoiceGP(**params)._keep(fitted, data), start=start, loo=None)
+    return step._replace(model=ChoiceGP(**params)._keep(fitted), start=start, loo=None)
 
 
 def _scored(step: Step, n_jobs: int) -> Step:

@@ -12,8 +12,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
 from choicegp.evaluation import metrics
-from choicegp.fitting.fit import Fitted
-from choicegp.fitting.record import FitResult, Utilities
+from choicegp.fitting.record import FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import ErrorModel
 from choicegp.model.prior import Objects
@@ -58,17 +57,56 @@ class UtilityGP(Estimator):
     def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> Predictor:
         """Return what predicts the sets of data whose objects the posterior sees as ``objects``."""
 
-    def _keep(self, fitted: Fitted, data: ChoiceData) -> Self:
-        self.posterior_: Posterior = fitted.posterior
-        self.elbo_ = fitted.elbo
-        self.fit_result_: FitResult = fitted.result
-        self.centre_, self.scale_ = fitted.centre, fitted.scale
-        self.known_ids_: dict[Any, int] = fitted.codes
-        self.n_utilities_ = fitted.posterior.n_utilities
-        self.errors_: ErrorModel = fitted.errors
-        self.data_ = data
-        self.encoding_: FeatureEncoding = data.encoding
+    fitted_: Fitted
+
+    def _keep(self, fitted: Fitted) -> Self:
+        self.fitted_ = fitted
         return self
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The posterior of the utilities."""
+        return self.fitted_.posterior
+
+    @property
+    def elbo_(self) -> float:
+        """Evidence lower bound, scored on fresh points, without hyperpriors."""
+        return self.fitted_.elbo
+
+    @property
+    def fit_result_(self) -> FitResult:
+        """How the fit went."""
+        return self.fitted_.result
+
+    @property
+    def n_utilities_(self) -> int:
+        """Number of utilities."""
+        return self.fitted_.n_utilities
+
+    @property
+    def data_(self) -> ChoiceData:
+        """The training data."""
+        return self.fitted_.data
+
+    @property
+    def encoding_(self) -> FeatureEncoding:
+        """How features become numbers."""
+        return self.fitted_.encoding
+
+    @property
+    def centre_(self) -> np.ndarray:
+        """What is subtracted from features."""
+        return self.fitted_.centre
+
+    @property
+    def scale_(self) -> np.ndarray:
+        """By what features are divided."""
+        return self.fitted_.scale
+
+    @property
+    def errors_(self) -> ErrorModel:
+        """How likely choices are, given utilities."""
+        return self.fitted_.errors
 
     def predict(self, data: ChoiceData) -> list[np.ndarray]:
         """Return the most probable choice from each set, as rows of ``data.X``; data needs no choices."""
@@ -124,8 +162,9 @@ class UtilityGP(Estimator):
         ----------
         X : DataFrame of features, encoded array (n, c), or ChoiceData
         """
+        self._check_fitted()
         with computing(self.device):
-            objects = self._objects(X)
+            objects = self.fitted_.objects(X)
             parts = [
                 _mean_and_variance(self.posterior_, Objects(objects.X[part], objects.codes[part]))
                 for part in _chunks(len(objects.X))
@@ -137,7 +176,7 @@ class UtilityGP(Estimator):
         """Return joint posterior samples of the utilities, (S, n, d)."""
         self._check_fitted()
         with computing(self.device):
-            return joint_samples(self.posterior_, self._objects(X), n_samples, random_state)
+            return joint_samples(self.posterior_, self.fitted_.objects(X), n_samples, random_state)
 
     def recommend(self, X: Any, n: int = 10, random_state: int = 0) -> "pd.DataFrame":
         """Return the ``n`` objects of X most probably undominated in X, with their probabilities.
@@ -153,8 +192,8 @@ class UtilityGP(Estimator):
             raise ChoiceGPError(f"n must be a positive whole number; got {n!r}")
         means = self.utilities(X)
         with computing(self.device):
-            rows, probability = recommended(self.posterior_, self._objects(X), means, n, random_state)
-        ids = pd.Index([self._ids(X)[row] for row in rows], name="object")
+            rows, probability = recommended(self.posterior_, self.fitted_.objects(X), means, n, random_state)
+        ids = pd.Index([object_ids(X)[row] for row in rows], name="object")
         table = pd.DataFrame({"probability": probability}, index=ids)
         for i in range(self.n_utilities_):
             table[f"utility {i + 1}"] = means.mean[rows, i]
@@ -197,7 +236,7 @@ class UtilityGP(Estimator):
         return load_model(cls, path)
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "posterior_"):
+        if not hasattr(self, "fitted_"):
             raise ChoiceGPError(f"this {type(self).__name__} is not fitted yet: call fit(data) first")
 
     def _predictor(self, data: ChoiceData) -> Predictor:
@@ -205,37 +244,10 @@ class UtilityGP(Estimator):
         if not isinstance(data, ChoiceData):
             raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
         data_encoded = data.with_encoding(self.encoding_)
-        return self._posterior_predictor(self._objects(data_encoded), data_encoded)
-
-    def _ids(self, X: Any) -> list[Any]:
-        if isinstance(X, ChoiceData):
-            return list(X.object_ids)
-        return list(X.index) if hasattr(X, "index") and hasattr(X, "columns") else list(range(len(X)))
-
-    def _objects(self, X: Any, known: dict[Any, int] | None = None) -> Objects:
-        """Encode and scale objects as the training data were; ids not seen in training get new codes.
-
-        ``known`` holds the codes of ids, and new ones are added to it.  A row of an array is always new.
-        """
-        self._check_fitted()
-        if isinstance(X, ChoiceData):
-            encoded, ids = X.with_encoding(self.encoding_).X, list(X.object_ids)
-        else:
-            encoded = self.encoding_.encode(X)
-            ids = self._ids(X) if hasattr(X, "columns") else [object() for _ in encoded]
-        if self.posterior_.prior.log_effect_variance is not None and ids == list(range(len(ids))):
-            # Row numbers are no names: row 0 of another table is the same object only with the same features.
-            trained = {i: row for row, i in enumerate(self.data_.object_ids)}
-            ids = [
-                object() if i in trained and not np.array_equal(row, self.data_.X[trained[i]]) else i
-                for i, row in zip(ids, encoded, strict=True)
-            ]
-        known = dict(self.known_ids_) if known is None else known
-        codes = [known.setdefault(i, len(known)) for i in ids]
-        return Objects((encoded - self.centre_) / self.scale_, np.array(codes))  # type: ignore[arg-type]
+        return self._posterior_predictor(self.fitted_.objects(data_encoded), data_encoded)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
+        return hasattr(self, "fitted_")
 
 
 _mean_and_variance = program(Posterior.mean_and_variance_at)

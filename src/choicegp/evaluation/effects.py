@@ -107,11 +107,16 @@ class Effects(NamedTuple):
 class FittedModel(Protocol):
     """What :func:`model_effects` needs of a model."""
 
-    posterior_: Posterior
-    centre_: NDArray[np.float64]
-    scale_: NDArray[np.float64]
-    data_: Any
-    encoding_: FeatureEncoding
+    @property
+    def posterior_(self) -> Posterior: ...  # noqa: D102
+    @property
+    def centre_(self) -> NDArray[np.float64]: ...  # noqa: D102
+    @property
+    def scale_(self) -> NDArray[np.float64]: ...  # noqa: D102
+    @property
+    def data_(self) -> Any: ...  # noqa: D102
+    @property
+    def encoding_(self) -> FeatureEncoding: ...  # noqa: D102
 
 
 class _Found(NamedTuple):

@@ -15,7 +15,7 @@ from choicegp.data.moments import Moments
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.coinciding import alike_notes
 from choicegp.fitting.neighbours import grown_starts, moments_at, shrunk_starts
-from choicegp.fitting.record import FitResult
+from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.dense import Settings, fit_dense, run_block
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.fit import Fit
@@ -163,33 +163,13 @@ def hyperpriors_option(value: Any) -> HyperPriors | None:
     return HyperPriors(**pairs)
 
 
-class WarmStart(NamedTuple):
-    """An earlier model, as far as a later fit needs it."""
-
-    posterior: Posterior
-    centre: np.ndarray
-    scale: np.ndarray
-    codes: dict[Any, int]
-
-
-class Fitted(NamedTuple):
-    """Everything a fitted estimator keeps."""
-
-    posterior: Posterior
-    elbo: float
-    result: FitResult
-    centre: np.ndarray
-    scale: np.ndarray
-    codes: dict[Any, int]
-    errors: ErrorModel
-
-
 def fit_posterior(
-    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: WarmStart | None, neighbour: Posterior | None = None,
+    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None, neighbour: Posterior | None = None,
     checkpoint: Callable[[str], Keeper] | None = None,
 ) -> Fitted:  # fmt: skip
     """Fit the model; the caller sets precision and device.
 
+    ``warm`` is an earlier fit to start from,
     ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from;
     ``checkpoint`` makes what keeps the state of a sparse fit, given a text that says to which fit it belongs.
     """
@@ -232,7 +212,7 @@ def fit_posterior(
         raise ChoiceGPError(
             f"the fit failed: {fit.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
         )
-    return Fitted(posterior, elbo, result, centre, scale, codes, options.errors)
+    return Fitted(posterior, elbo, result, centre, scale, codes, options.errors, data)
 
 
 def _n_starts(n_objects: int, options: FitOptions) -> int:
@@ -242,7 +222,7 @@ def _n_starts(n_objects: int, options: FitOptions) -> int:
 
 
 def _fit_sparse(
-    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: WarmStart | None, clock: Clock, checkpoint: Any
+    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None, clock: Clock, checkpoint: Any
 ) -> Fitted:
     from choicegp.fitting.sparse_fit import fit_large
 
@@ -251,7 +231,8 @@ def _fit_sparse(
     with progress_report(options.progress, options.n_steps) as report:
         fit = fit_large(data, centre, scale, options, clock, report, checkpoint)
     result = FitResult(fit.status, fit.message, fit.n_iter, clock.seconds, fit.trace, fit.notes, fit.n_annealing)
-    return Fitted(fit.posterior, fit.elbo, result, centre, scale, {}, options.errors)
+    kept = data.sample if isinstance(data, ChoiceFolder) else data
+    return Fitted(fit.posterior, fit.elbo, result, centre, scale, {}, options.errors, kept)
 
 
 def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -277,7 +258,7 @@ def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:
     return rescaled(prior, np.sqrt(n_features), 1.0)
 
 
-def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:
+def _check_warm(options: FitOptions, warm: Fitted | None) -> None:
     if warm is None:
         return
     if options.inference not in _BY_DENSE:
@@ -295,7 +276,7 @@ def _check_warm(options: FitOptions, warm: WarmStart | None) -> None:
 
 
 def _infer(
-    prior: UtilityPrior, problem: Problem, options: FitOptions, clock: Clock, warm: WarmStart | None,
+    prior: UtilityPrior, problem: Problem, options: FitOptions, clock: Clock, warm: Fitted | None,
     neighbour: Posterior | None, report: Report | None,
 ) -> Fit:  # fmt: skip
     lapse, n_starts = options.lapse, options.n_restarts or _STARTS

@@ -1,8 +1,15 @@
-"""What a fit and its questions return."""
+"""What a fit gives: one immutable record, on which prediction, selection and storage stand."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.inference.posterior import Posterior
+from choicegp.inference.problem import Problem, pose
+from choicegp.model.error_models import ErrorModel
+from choicegp.model.prior import Objects
+from choicegp.reading.encoding import FeatureEncoding
 
 
 class FitResult(NamedTuple):
@@ -65,3 +72,85 @@ class Utilities(NamedTuple):
 
     mean: np.ndarray
     sd: np.ndarray
+
+
+class Fitted(NamedTuple):
+    """All that a fit has learned.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    elbo : float
+        Evidence lower bound, scored on fresh points, without hyperpriors.
+    result : FitResult
+    centre, scale : ndarray (c,)
+        How features were scaled.
+    codes : dict
+        A number for every object id of the training data.
+    errors : ErrorModel
+    data : ChoiceData
+        The training data; of a folder, a sample of its sets.
+    """
+
+    posterior: Posterior
+    elbo: float
+    result: FitResult
+    centre: np.ndarray
+    scale: np.ndarray
+    codes: dict[Any, int]
+    errors: ErrorModel
+    data: ChoiceData
+
+    @property
+    def encoding(self) -> FeatureEncoding:
+        """How features become numbers."""
+        return self.data.encoding
+
+    @property
+    def n_utilities(self) -> int:
+        """Number of utilities."""
+        return self.posterior.n_utilities
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether every object has an effect of its own."""
+        return self.posterior.prior.log_effect_variance is not None
+
+    def objects(self, X: Any, known: dict[Any, int] | None = None) -> Objects:
+        """Encode and scale objects as the training data were; ids not seen in training get new codes.
+
+        Parameters
+        ----------
+        X : DataFrame of features, encoded array (n, c), or ChoiceData
+            A row of an array is always a new object.
+        known : dict, optional
+            Codes of ids, to which new ones are added; by default those of the training data.
+        """
+        if isinstance(X, ChoiceData):
+            encoded, ids = X.with_encoding(self.encoding).X, list(X.object_ids)
+        else:
+            encoded = self.encoding.encode(X)
+            ids = object_ids(X) if hasattr(X, "columns") else [object() for _ in encoded]
+        if self.has_effects and ids == list(range(len(ids))):
+            # Row numbers are no names: row 0 of another table is the same object only with the same features.
+            trained = {i: row for row, i in enumerate(self.data.object_ids)}
+            ids = [
+                object() if i in trained and not np.array_equal(row, self.data.X[trained[i]]) else i
+                for i, row in zip(ids, encoded, strict=True)
+            ]
+        known = dict(self.codes) if known is None else known
+        codes = [known.setdefault(i, len(known)) for i in ids]
+        return Objects((encoded - self.centre) / self.scale, np.array(codes))  # type: ignore[arg-type]
+
+    def training_problem(self) -> Problem:
+        """Return the problem that was fitted; its objects are in the posterior's order."""
+        table = self.objects(self.data)
+        X, codes = np.asarray(table.X), np.asarray(table.codes)
+        return pose(self.data, X, codes, effects=self.has_effects, errors=self.errors)
+
+
+def object_ids(X: Any) -> list[Any]:
+    """Return the ids of objects: those of choice data, the index of a table, or row numbers."""
+    if isinstance(X, ChoiceData):
+        return list(X.object_ids)
+    return list(X.index) if hasattr(X, "index") and hasattr(X, "columns") else list(range(len(X)))
