@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import choicegp
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -56,9 +58,23 @@ def test_the_wheel_says_what_it_is(wheel):
         metadata = archive.read(information["METADATA"]).decode()
         commands = archive.read(information["entry_points.txt"]).decode()
     assert "Name: choicegp\n" in metadata
+    assert f"Version: {choicegp.__version__}\n" in metadata
     assert "License-Expression: MIT\n" in metadata
     assert "licenses/LICENSE" in information
     assert "choicegp = choicegp.apps.cli:main" in commands
+
+
+def test_the_version_is_written_in_one_place():
+    named = re.compile(rf"(?<!cff-)version[\s=:\"'*]*{re.escape(choicegp.__version__)}", re.IGNORECASE)
+    others = ("pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile", "docs/conf.py", "docs/index.md")
+    assert [name for name in others if named.search((ROOT / name).read_text(encoding="utf-8"))] == []
+
+
+def test_the_changelog_has_the_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## \[(.+?)\]", changelog, re.MULTILINE)
+    assert newest
+    assert newest[1] in (choicegp.__version__, "Unreleased")
 
 
 def test_the_sdist_can_be_worked_on(built):
