@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -77,13 +78,40 @@ def test_the_changelog_has_the_version():
     assert newest[1] in (choicegp.__version__, "Unreleased")
 
 
-def test_the_sdist_can_be_worked_on(built):
+@pytest.fixture(scope="module")
+def unpacked(built, tmp_path_factory) -> Path:
+    """Return the folder of the unpacked sdist."""
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    for needed in ("Makefile", "LICENSE", "requirements/lock.txt", "docs/conf.py", "tests/conftest.py"):
-        assert needed in names
-    assert not [name for name in names if "_build" in name or "__pycache__" in name]
+        archive.extractall(folder := tmp_path_factory.mktemp("sdist"), filter="data")
+    return folder / sdist.name.removesuffix(".tar.gz")
+
+
+def test_the_sdist_can_be_worked_on(unpacked):
+    folders = ("src", "tests", "docs", "benchmarks", "studies")
+    needed = {path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    needed |= {Path(name) for name in ("Makefile", "LICENSE", "CHANGELOG.md", "requirements/lock.txt", ".ci/run")}
+    assert len(needed) > 100
+    assert sorted(path for path in needed if not (unpacked / path).is_file()) == []
+    assert not {path.name for path in unpacked.rglob("*")} & {"_build", "__pycache__", ".git", ".venv"}
+
+
+def test_the_benchmarks_of_the_sdist_start(unpacked, tmp_path, monkeypatch):
+    """Run `make bench` in an environment that seems to be installed, where the data folder is not known."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nPYTHONPATH=src:benchmarks exec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    for stamp in (".made", ".base", ".test"):
+        (tmp_path / stamp).touch()
+    monkeypatch.delenv("CHOICEGP_DATA", raising=False)
+    tables = run(
+        "make", "--no-print-directory", "bench", f"VENV={tmp_path}", "BENCH_ARGS=--methods --no-scale", cwd=unpacked
+    )
+    assert tables.startswith("| problem | method |")
+    scripts = sorted(path.stem for path in (unpacked / "benchmarks").glob("*.py"))
+    assert "problems" in scripts
+    run(python, "-c", f"import choicegp, {', '.join(scripts)}", cwd=unpacked)
 
 
 @pytest.fixture(scope="module")
