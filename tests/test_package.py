@@ -90,7 +90,17 @@ def unpacked(built, tmp_path_factory) -> Path:
 def test_the_sdist_can_be_worked_on(unpacked):
     folders = ("src", "tests", "docs", "benchmarks", "studies")
     needed = {path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")}
-    needed |= {Path(name) for name in ("Makefile", "LICENSE", "CHANGELOG.md", "requirements/lock.txt", ".ci/run")}
+    needed |= {
+        Path(name)
+        for name in (
+            "Makefile",
+            "LICENSE",
+            "CHANGELOG.md",
+            "requirements/lock.txt",
+            ".ci/run",
+            ".pre-commit-config.yaml",
+        )
+    }
     assert len(needed) > 100
     assert sorted(path for path in needed if not (unpacked / path).is_file()) == []
     assert not {path.name for path in unpacked.rglob("*")} & {"_build", "__pycache__", ".git", ".venv"}
@@ -112,6 +122,13 @@ def test_the_benchmarks_of_the_sdist_start(unpacked, tmp_path, monkeypatch):
     scripts = sorted(path.stem for path in (unpacked / "benchmarks").glob("*.py"))
     assert "problems" in scripts
     run(python, "-c", f"import choicegp, {', '.join(scripts)}", cwd=unpacked)
+
+
+def test_the_hooks_before_a_commit_are_the_tools_of_the_makefile():
+    hooks = re.findall(r"entry: \.venv(/bin/\S+(?: [a-z]+)?)", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert len(hooks) == 3
+    makefile = (ROOT / "Makefile").read_text().replace("$(BIN)", "/bin")
+    assert [hook for hook in hooks if hook not in makefile] == []
 
 
 @pytest.fixture(scope="module")
