@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import choicegp
 
@@ -67,8 +68,25 @@ def test_the_wheel_says_what_it_is(wheel):
 
 def test_the_version_is_written_in_one_place():
     named = re.compile(rf"(?<!cff-)version[\s=:\"'*]*{re.escape(choicegp.__version__)}", re.IGNORECASE)
-    others = ("pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile", "docs/conf.py", "docs/index.md")
+    others = (
+        "pyproject.toml",
+        "README.md",
+        "CONTRIBUTING.md",
+        "CITATION.cff",
+        "Makefile",
+        "docs/conf.py",
+        "docs/index.md",
+    )
     assert [name for name in others if named.search((ROOT / name).read_text(encoding="utf-8"))] == []
+
+
+def test_the_citation_names_the_software_and_its_paper():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert (citation["type"], citation["license"]) == ("software", "MIT")
+    [paper] = citation["references"]
+    assert paper["title"] in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [author["family-names"] for author in paper["authors"]] == ["Benavoli", "Azzimonti", "Piga"]
 
 
 def test_the_changelog_has_the_version():
