@@ -76,7 +76,7 @@ lock: ## renew the pinned versions (with Python 3.11)
 
 clean: ## remove the environment and everything built
 	@rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
-	@find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made:
 	@$(call find_python,$(or $(PYTHON),python3.11 python3.12 python3.13 python3 python),11,13); \

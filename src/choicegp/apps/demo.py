@@ -1,4 +1,4 @@
-"""A short tour with made-up data: Alice, who is shown laptops and ticks those she would not reject."""
+"""A short tour with simulated data: Alice, who is shown laptops and ticks those she would not reject."""
 
 import os
 import shlex
@@ -43,7 +43,7 @@ def show_demo(seed: int = 0, output: str = "choicegp-demo") -> None:
     seed : int
         The same seed gives the same laptops, answers and model.
     output : str
-        Folder for her answers, the model and a plot; made if need be.
+        Folder for her answers, the model and a plot; it is created if necessary.
     """
     from choicegp import datasets
 
