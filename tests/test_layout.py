@@ -1,6 +1,7 @@
 """The shape of the package: one-way imports, a light root, modules of a size to read in one sitting."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +61,13 @@ def test_every_folder_has_its_place_in_the_order():
     folders = {path.parts[len(PACKAGE.parts)] for path in MODULES if path.parent != PACKAGE}
     assert folders <= set(ORDER), f"give {sorted(folders - set(ORDER))} a place in ORDER"
     assert {"data", "model"} <= folders
+
+
+def test_the_map_for_contributors_has_the_rooms_in_their_order():
+    text = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"^\| `(\w+)/` \|", text, flags=re.MULTILINE)
+    folders = {path.parts[len(PACKAGE.parts)] for path in MODULES if path.parent != PACKAGE}
+    assert named == [room for room in ORDER if room in folders]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
