@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from choicegp.data.whole_file import whole_file
+from choicegp.inference.quiet_loading import without_loader_messages
 
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
@@ -214,7 +215,8 @@ def _load(path: Path, dynamic: tuple, device: Any) -> Callable | None:
         _prepare_lapack()
         trees = jax.tree.structure((dynamic, {})), jax.tree.structure(outputs)
         # Said explicitly: otherwise it would be loaded onto all devices of the default kind.
-        loaded = deserialize_and_load(executable, *trees, backend=device.client, execution_devices=[device])
+        with without_loader_messages():
+            loaded = deserialize_and_load(executable, *trees, backend=device.client, execution_devices=[device])
     except _FAULTS:
         return None  # missing, or of another make: it is compiled again
     with contextlib.suppress(OSError):
