@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 SCRIPT = """
 import json
@@ -62,8 +61,8 @@ def has_avx512() -> bool:
         return False
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="names of x86-64's kernels")
 def test_the_numerical_core_agrees_under_every_kernel():
+    # On other processors OpenBLAS does not know these names and chooses as always.
     names = ["Haswell", "Zen", "Nehalem"] + ["SkylakeX"] * has_avx512()
     results = {}
     for name in names:

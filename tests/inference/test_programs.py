@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from choicegp.inference import programs
-from choicegp.inference.programs import cache_folder, program, with_settings_of_this_thread
+from choicegp.inference import kept_programs, programs
+from choicegp.inference.programs import program, with_settings_of_this_thread
 from choicegp.kernels import RBF
 
 SCRIPT = """
@@ -194,7 +194,7 @@ programs.program(lambda x: x).prepare(np.ones(2), behind=programs.program(lambda
 
 
 def test_only_so_many_programs_are_kept(folder, monkeypatch):
-    monkeypatch.setattr(programs, "_MOST_KEPT", 3)
+    monkeypatch.setattr(kept_programs, "MOST_KEPT", 3)
     power = program(powered, static="n")
     for n in range(6):
         power(np.array([2.0]), n)
@@ -202,7 +202,7 @@ def test_only_so_many_programs_are_kept(folder, monkeypatch):
 
 
 def test_files_of_others_are_left_alone(folder, monkeypatch):
-    monkeypatch.setattr(programs, "_MOST_KEPT", 1)
+    monkeypatch.setattr(kept_programs, "MOST_KEPT", 1)
     folder.mkdir()
     for name in ("letter.txt", "photo.jpg"):
         (folder / name).touch()
@@ -275,19 +275,3 @@ def test_a_second_process_uses_the_kept_programs_and_agrees(tmp_path):
 def test_no_programs_are_kept_when_that_is_wanted(tmp_path):
     run(SCRIPT, tmp_path, "off")
     assert not any(tmp_path.iterdir())
-
-
-def test_where_programs_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "a" / "b"))
-    assert cache_folder() == tmp_path / "a" / "b"
-    monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    assert cache_folder() is None
-    monkeypatch.delenv("CHOICEGP_CACHE")
-    assert cache_folder() == tmp_path / "xdg" / "choicegp" / "programs"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == tmp_path / "home" / ".cache" / "choicegp" / "programs"
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "file"))
-    assert cache_folder() is None, "a place that cannot be written to is passed over"

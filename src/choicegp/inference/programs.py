@@ -9,7 +9,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import pickle
 import platform
 import threading
 import time
@@ -18,11 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from choicegp.data.whole_file import whole_file
-from choicegp.inference.quiet_loading import without_loader_messages
+from choicegp.inference.kept_programs import SUFFIX, cache_folder, keep, load
 
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
@@ -35,12 +32,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 # Parts that are compiled in parallel cost more in all: one part for what is compiled beside a longer program.
 _ASIDE: dict[str, dict[str, Any]] = {"cpu": {"xla_cpu_parallel_codegen_split_count": 1}}
 _PATIENCE = 5.0  # seconds to wait for the trace of another program, which may never come
-_MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
-_SUFFIX = ".program"
 _KNOWN = ("choicegp.", "optax.", "builtins")
-_FAULTS = (OSError, ValueError, TypeError, AttributeError, LookupError, AssertionError, EOFError, RuntimeError,
-           ImportError, pickle.PickleError)  # fmt: skip
 
 
 def program(function: Callable, *, static: str | None = None) -> "Program":
@@ -141,11 +134,11 @@ class Program:
         device = present_device()
         text = f"{self.name} {key} {sorted(map(repr, types))} {device.device_kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{_SUFFIX}"
-        executable = _load(path, dynamic, device)
+        path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{SUFFIX}"
+        executable = load(path, dynamic, device)
         if executable is None:
             executable = self._compiled(dynamic, static, aside)
-            _keep(path, executable)
+            keep(path, executable)
         return executable
 
     def _compiled(self, dynamic: tuple, static: tuple, aside: _Aside | None) -> Any:
@@ -182,69 +175,6 @@ def _node_types(tree: Any) -> set[type]:
     data = tree.node_data()
     own = set() if data is None else {data[0]}
     return own.union(*(_node_types(child) for child in tree.children()))
-
-
-def cache_folder() -> Path | None:
-    """Return the folder of kept programs: CHOICEGP_CACHE, or choicegp below the user's cache folder.
-
-    None where nothing is to be kept (CHOICEGP_CACHE=off) or nothing can be written.
-    """
-    chosen = os.environ.get("CHOICEGP_CACHE")
-    if chosen == "off":
-        return None
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(chosen).expanduser() if chosen else Path(home) / "choicegp" / "programs"
-    if not chosen and not folder.is_absolute():
-        return None  # nobody's home is known
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return folder if os.access(folder, os.W_OK) else None
-
-
-def _load(path: Path, dynamic: tuple, device: Any) -> Callable | None:
-    from jax.experimental.serialize_executable import deserialize_and_load
-
-    try:
-        content = path.read_bytes()
-        digest, payload = content[:32], content[32:]
-        if hashlib.sha256(payload).digest() != digest:
-            return None
-        executable, outputs = pickle.loads(payload)
-        _prepare_lapack()
-        trees = jax.tree.structure((dynamic, {})), jax.tree.structure(outputs)
-        # Said explicitly: otherwise it would be loaded onto all devices of the default kind.
-        with without_loader_messages():
-            loaded = deserialize_and_load(executable, *trees, backend=device.client, execution_devices=[device])
-    except _FAULTS:
-        return None  # missing, or of another make: it is compiled again
-    with contextlib.suppress(OSError):
-        os.utime(path)
-    return loaded
-
-
-def _keep(path: Path, compiled: Any) -> None:
-    from jax.experimental.serialize_executable import serialize
-
-    try:
-        executable, _, out_tree = serialize(compiled)
-        outputs = jax.tree.unflatten(out_tree, [0] * out_tree.num_leaves)
-        payload = pickle.dumps((executable, outputs))
-        with whole_file(path) as draft:
-            draft.write(hashlib.sha256(payload).digest() + payload)
-        kept = sorted(path.parent.glob(f"*{_SUFFIX}"), key=lambda file: file.stat().st_mtime)
-        for file in kept[:-_MOST_KEPT]:
-            with contextlib.suppress(OSError):
-                file.unlink()
-    except _FAULTS:
-        return  # the program itself is there; the next process compiles it again
-
-
-@functools.cache
-def _prepare_lapack() -> None:
-    """Have JAX bind its LAPACK calls, which it does when it lowers the first one."""
-    jax.jit(jnp.linalg.cholesky).lower(np.eye(1))
 
 
 def _environment() -> str:
