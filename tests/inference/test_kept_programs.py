@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 
 import jax
 import numpy as np
@@ -86,6 +87,40 @@ def test_what_another_user_owns_is_not_used(folder, monkeypatch):
     assert kept_programs.load(file, (np.ones(2),), jax.devices()[0]) is None
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     assert kept_programs.load(file, (np.ones(2),), jax.devices()[0]) is not None
+
+
+def with_files(folder, **ages):
+    """Make files of ten bytes, by the days since they were used; return what is left after a program was kept."""
+    for name, days in ages.items():
+        file = folder / name.replace("_", ".")
+        file.write_bytes(bytes(10))
+        used = time.time() - days * 24 * 3600
+        os.utime(file, (used, used))
+    kept_programs._tidy.cache_clear()
+    own = {file.name for file in folder.glob("doubled-*")}
+    for file in folder.glob("doubled-*"):
+        file.unlink()
+    assert is_compiled()
+    return {file.name for file in folder.iterdir()} - own
+
+
+def test_programs_not_used_for_long_are_removed_and_files_of_others_left_alone(folder):
+    left = with_files(folder, a_program=29, b_program=31, _c_program_0f_part=31, photo_jpg=400)
+    assert left == {"a.program", "photo.jpg"}
+
+
+def test_beyond_so_many_bytes_the_ones_not_used_for_longest_are_removed(folder, monkeypatch):
+    [own] = folder.iterdir()
+    monkeypatch.setattr(kept_programs, "MOST_BYTES", own.stat().st_size + 25)
+    left = with_files(folder, a_program=4, b_program=1, c_program=2, d_program=3)
+    assert left == {"b.program", "c.program"}
+
+
+def test_nothing_is_removed_a_second_time_in_a_process(folder, monkeypatch):
+    monkeypatch.setattr(kept_programs, "MOST_BYTES", 0)
+    for n in range(3, 6):
+        program(doubled)(np.ones(n))
+    assert len(list(folder.iterdir())) == 4
 
 
 def test_where_programs_are_kept(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from choicegp.inference import kept_programs, programs
+from choicegp.inference import programs
 from choicegp.inference.programs import program, with_settings_of_this_thread
 from choicegp.kernels import RBF
 
@@ -193,24 +193,28 @@ programs.program(lambda x: x).prepare(np.ones(2), behind=programs.program(lambda
     run(script, tmp_path, "off")
 
 
-def test_only_so_many_programs_are_kept(folder, monkeypatch):
-    monkeypatch.setattr(kept_programs, "MOST_KEPT", 3)
-    power = program(powered, static="n")
-    for n in range(6):
-        power(np.array([2.0]), n)
-    assert len(list(folder.iterdir())) == 3
+def test_code_that_is_in_no_file_is_not_kept(folder):
+    made: dict = {"__name__": "nowhere"}
+    exec("def halved(x):\n    return x / 2", made)
+    assert program(made["halved"])(np.ones(2)).tolist() == [0.5, 0.5]
+    assert not any(folder.iterdir())
 
 
-def test_files_of_others_are_left_alone(folder, monkeypatch):
-    monkeypatch.setattr(kept_programs, "MOST_KEPT", 1)
-    folder.mkdir()
-    for name in ("letter.txt", "photo.jpg"):
-        (folder / name).touch()
-    power = program(powered, static="n")
-    for n in range(3):
-        power(np.array([2.0]), n)
-    assert {path.suffix for path in folder.iterdir()} == {".txt", ".jpg", ".program"}
-    assert len(list(folder.iterdir())) == 3
+def test_the_key_is_that_of_the_sources(folder, monkeypatch):
+    asked = []
+
+    def digest(modules):
+        asked.append(set(modules))
+        return "of other sources"
+
+    covariance = program(lambda kernel, X: kernel.gram(X, X))
+    X = np.array([[0.0], [2.0]])
+    covariance(RBF(), X)
+    monkeypatch.setattr(programs, "digest_of_sources", digest)
+    monkeypatch.setattr(covariance, "_executables", {})
+    covariance(RBF(), X)
+    assert asked == [{__name__, "choicegp.model.kernels"}], "a kernel's own module counts, imported or not"
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_programs_of_a_users_own_classes_are_not_kept(folder):
@@ -243,9 +247,11 @@ with jax.enable_x64(True), jax.default_device(jax.devices()[1]):
 
 def test_programs_are_loaded_onto_the_device_in_use(tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
-    first = run(TWO_DEVICES, tmp_path, str(tmp_path / "kept"))
+    (tmp_path / "doubling.py").write_text(TWO_DEVICES)  # code that is in no file is not kept
+    first = run("import doubling", tmp_path, str(tmp_path / "kept"))
     assert first.split()[-1] == "2"
-    assert run(TWO_DEVICES, tmp_path, str(tmp_path / "kept")) == first
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert run("import doubling", tmp_path, str(tmp_path / "kept")) == first
 
 
 def test_settings_go_over_to_another_thread():

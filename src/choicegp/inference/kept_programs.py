@@ -10,6 +10,7 @@ import hashlib
 import os
 import pickle
 import stat
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from choicegp.data.whole_file import whole_file
 from choicegp.inference.quiet_loading import without_loader_messages
 
 SUFFIX = ".program"
+LONGEST_UNUSED = 30 * 24 * 3600.0  # seconds
+MOST_BYTES = 2 * 2**30
 _FAULTS = (OSError, ValueError, TypeError, AttributeError, LookupError, AssertionError, EOFError, RuntimeError,
            ImportError, pickle.PickleError)  # fmt: skip
 
@@ -103,15 +106,28 @@ def keep(path: Path, compiled: Any) -> None:
         with whole_file(path) as draft:
             os.chmod(draft.fileno() if os.chmod in os.supports_fd else draft.name, 0o600)
             draft.write(hashlib.sha256(payload).digest() + payload)
-        kept = sorted(path.parent.glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime)
-        for file in kept[:-MOST_KEPT]:
-            with contextlib.suppress(OSError):
-                file.unlink()
+        _tidy(path.parent)
     except _FAULTS:
         return  # the program itself is there; the next process compiles it again
 
 
-MOST_KEPT = 400
+@functools.cache  # once in a process: what this one has written is not removed by it
+def _tidy(folder: Path) -> None:
+    """Remove what was not used for long and, where there is too much, what was not used for longest."""
+    kept = []
+    for file in (
+        *folder.glob(f"*{SUFFIX}"),
+        *folder.glob(f".*{SUFFIX}.*.part"),
+    ):  # drafts of processes that were killed
+        with contextlib.suppress(OSError):
+            status = file.stat()
+            kept.append((status.st_mtime, status.st_size, file))
+    oldest, left = time.time() - LONGEST_UNUSED, MOST_BYTES
+    for used, size, file in sorted(kept, reverse=True):
+        left -= size
+        if used < oldest or left < 0:
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
 @functools.cache

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from choicegp.inference.kept_programs import SUFFIX, cache_folder, keep, load
+from choicegp.inference.sources import digest_of_sources
 
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
@@ -131,8 +132,14 @@ class Program:
         # The code of a class from elsewhere, a user's own kernel, is not known here and may change.
         if folder is None or any(not known.__module__.startswith(_KNOWN) for known in types):
             return self._compiled(dynamic, static, aside)
+        # A kernel among the arguments is called by modules that do not import its own.
+        used = types | _node_types(jax.tree.structure(static)) | set(map(type, jax.tree.leaves(static)))
+        modules = {known.__module__ for known in used if known.__module__.startswith("choicegp.")}
+        sources = digest_of_sources({self._function.__module__} | modules)
+        if sources is None:
+            return self._compiled(dynamic, static, aside)
         device = present_device()
-        text = f"{self.name} {key} {sorted(map(repr, types))} {device.device_kind} {_environment()}"
+        text = f"{self.name} {key} {sorted(map(repr, types))} {sources} {device.device_kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{SUFFIX}"
         executable = load(path, dynamic, device)
@@ -187,11 +194,6 @@ def _environment() -> str:
 def _constant_environment() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
-    package = Path(__file__).parents[1]
-    source = hashlib.sha256()
-    for folder in ("model", "inference", "prediction", "selection", "estimators"):
-        for file in sorted((package / folder).glob("*.py")):
-            source.update(file.read_bytes())
     try:
         processor = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     except (OSError, StopIteration):
@@ -201,7 +203,7 @@ def _constant_environment() -> str:
         with contextlib.suppress(PackageNotFoundError):
             versions.append(f"{name} {version(name)}")
     client = present_device().client
-    parts = (source.hexdigest(), *versions, client.platform, client.platform_version, processor)
+    parts = (*versions, client.platform, client.platform_version, processor)
     return " ".join((*parts, platform.python_version(), os.environ.get("XLA_FLAGS", "")))
 
 
