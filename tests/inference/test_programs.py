@@ -152,45 +152,49 @@ def test_an_option_that_xla_refuses_is_left_out_alone(options, left, monkeypatch
     assert tried == [options, left]
 
 
-def test_a_program_is_prepared_once_another_is_traced(monkeypatch):
+def test_a_prepared_program_is_traced_at_once_and_compiled_beside(folder, monkeypatch):
+    traced, may_compile = [], threading.Event()
+    compiled = programs._compiled
+
+    def slowly(lowered):
+        assert may_compile.wait(60)
+        return compiled(lowered)
+
+    def shifted(x):
+        traced.append(jnp.ones(1).dtype)
+        return x + 1
+
+    monkeypatch.setattr(programs, "_compiled", slowly)
+    shift, x = program(shifted), np.ones(2, np.float32)
+    with jax.enable_x64(False):
+        shift.prepare(jax.ShapeDtypeStruct((2,), np.float32))
+        shift.prepare(x)  # it is on its way
+        assert traced == [np.float32]
+        assert not shift._executables
+        threading.Timer(0.2, may_compile.set).start()
+        assert shift(x).tolist() == [2.0, 2.0], "the call waits"
+    assert len(traced) == len(list(folder.iterdir())) == 1
+    later = program(shifted)
+    with jax.enable_x64(False):
+        later.prepare(x)  # loaded
+        assert later(x).dtype == np.float32
+    assert len(traced) == 1
+
+
+def test_what_cannot_be_prepared_can_be_called_again(monkeypatch):
     monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    monkeypatch.setattr(programs, "_PATIENCE", 60.0)
-    order: list[str] = []
-    long, *others = (program(lambda x, name=name: order.append(name) or x) for name in ("long", "other", "last"))
-    x = np.ones(2)
-    for other in others:  # at the last one the long program is compiled already
-        before = set(threading.enumerate())
-        other.prepare(x, behind=long)
-        [worker] = set(threading.enumerate()) - before
-        worker.join(0.2)
-        assert worker.is_alive(), "it waits"
-        long(x)
-        worker.join(20)
-        assert not worker.is_alive()
-        assert other._executables
-    assert order == ["long", "other", "last"]
+    wrong = [True]
 
+    def checked(x):
+        if wrong[0]:
+            raise ValueError("wrong")
+        return x
 
-def test_a_program_is_not_prepared_for_a_fit_that_fails(monkeypatch):
-    monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    monkeypatch.setattr(programs, "_PATIENCE", 0.1)
-    long, other = program(lambda x: x), program(lambda x: x)
-    before = set(threading.enumerate())
-    other.prepare(np.ones(2), behind=long)
-    [worker] = set(threading.enumerate()) - before
-    worker.join(20)
-    assert not worker.is_alive()
-    assert not other._executables
-
-
-def test_a_process_does_not_wait_for_what_is_prepared(tmp_path):
-    script = """
-import numpy as np
-from choicegp.inference import programs
-programs._PATIENCE = 1000.0
-programs.program(lambda x: x).prepare(np.ones(2), behind=programs.program(lambda x: x))
-"""
-    run(script, tmp_path, "off")
+    check = program(checked)
+    with pytest.raises(ValueError, match="wrong"):
+        check.prepare(np.ones(2))
+    wrong[0] = False
+    assert check(np.ones(2)).tolist() == [1.0, 1.0]
 
 
 def test_code_that_is_in_no_file_is_not_kept(folder):

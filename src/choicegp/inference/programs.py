@@ -11,10 +11,9 @@ import hashlib
 import os
 import platform
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,9 +29,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
-# Parts that are compiled in parallel cost more in all: one part for what is compiled beside a longer program.
-_ASIDE: dict[str, dict[str, Any]] = {"cpu": {"xla_cpu_parallel_codegen_split_count": 1}}
-_PATIENCE = 5.0  # seconds to wait for the trace of another program, which may never come
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
 _KNOWN = ("choicegp.", "optax.", "builtins")
 
@@ -50,23 +46,6 @@ def program(function: Callable, *, static: str | None = None) -> "Program":
     return functools.wraps(function)(Program(function, static))  # type: ignore[return-value]
 
 
-class _GivenUpError(Exception):
-    """What a program waited for did not come."""
-
-
-class _Aside(NamedTuple):
-    """A program is wanted while others go on; ``behind`` is to be traced first."""
-
-    behind: "Program | None"
-
-    def wait(self) -> None:
-        """Wait for the trace; where it does not come, a fit has failed and nothing here is wanted any more."""
-        end = time.monotonic() + _PATIENCE
-        while self.behind is not None and not self.behind._is_traced.wait(0.05):
-            if time.monotonic() > end or not threading.main_thread().is_alive():
-                raise _GivenUpError
-
-
 class Program:
     """A function with one executable for every combination of shapes that it was called with."""
 
@@ -76,7 +55,6 @@ class Program:
         self._traced = jax.jit(function, static_argnames=static)
         self._executables: dict[Any, Callable] = {}
         self._locks: dict[Any, threading.Lock] = {}
-        self._is_traced = threading.Event()
 
     def __call__(self, *args: Any) -> Any:
         """Run, on arguments given by position."""
@@ -84,89 +62,91 @@ class Program:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return self._function(*args)  # part of another program
         if any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves):
-            self._is_traced.set()
             return self._traced(*args)  # spread over several devices: JAX divides the work as the arguments lie
-        executable, dynamic = self._executable(args)
-        return executable(*dynamic)
-
-    def prepare(self, *args: Any, behind: "Program | None" = None) -> None:
-        """Find the executable for such arguments, arrays or their shapes, while the caller goes on.
-
-        ``behind`` is a longer program that the caller is about to call: this one is traced after that one.
-        Two traces at once hold each other up, while one beside compiling costs no time.
-        """
-        import scipy.linalg  # noqa: F401  two threads that import parts of it at once can lock each other out
-
-        if behind is not None:
-            behind._is_traced.clear()
-
-        def find() -> None:
-            with contextlib.suppress(_GivenUpError):
-                self._executable(args, _Aside(behind))
-
-        threading.Thread(target=with_settings_of_this_thread(find)).start()
-
-    def _executable(self, args: tuple, aside: _Aside | None = None) -> tuple[Callable, tuple]:
-        """Return what runs on such arguments, and the arguments that it takes."""
-        dynamic, fixed = (args[:-1], args[-1]) if self._static else (args, None)
-        leaves, tree = jax.tree.flatten(dynamic)
-        leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
-        settings = tuple(str(getattr(jax.config, name)) for name in _SETTINGS)
-        key = (tree, fixed, settings, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
-        dynamic = jax.tree.unflatten(tree, leaves)
+        key, dynamic, static = self._described(args)
         executable = self._executables.get(key)
         if executable is None:
             # One lock for each: other shapes can be compiled at the same time.
             with self._locks.setdefault(key, threading.Lock()):
                 executable = self._executables.get(key)
                 if executable is None:
-                    static = (fixed,) if self._static else ()
-                    executable = self._executables[key] = self._find(key, dynamic, static, aside)
-        self._is_traced.set()
-        return executable, dynamic
+                    executable = self._executables[key] = self._finder(key, dynamic, static)()
+        return executable(*dynamic)
 
-    def _find(self, key: Any, dynamic: tuple, static: tuple, aside: _Aside | None) -> Callable:
-        """Load the executable, or compile and keep it."""
+    def prepare(self, *args: Any) -> None:
+        """Load or trace for such arguments, arrays or their shapes, and compile while the caller continues."""
+        key, dynamic, static = self._described(args)
+        lock = self._locks.setdefault(key, threading.Lock())
+        if key in self._executables or not lock.acquire(blocking=False):
+            return
+
+        def finish(find: Callable[[], Callable]) -> None:
+            try:
+                self._executables[key] = find()
+            finally:
+                lock.release()
+
+        try:
+            find = with_settings_of_this_thread(self._finder(key, dynamic, static))
+        except BaseException:
+            lock.release()
+            raise
+        threading.Thread(target=finish, args=(find,)).start()
+
+    def _described(self, args: tuple) -> tuple[Any, tuple, tuple]:
+        """Return the key of the executable for such arguments, and those that vary and those that do not."""
+        dynamic, static = (args[:-1], args[-1:]) if self._static else (args, ())
+        leaves, tree = jax.tree.flatten(dynamic)
+        leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
+        settings = tuple(str(getattr(jax.config, name)) for name in _SETTINGS)
+        key = (tree, static, settings, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
+        return key, jax.tree.unflatten(tree, leaves), static
+
+    def _finder(self, key: Any, dynamic: tuple, static: tuple) -> Callable[[], Callable]:
+        """Load the executable, or trace it; return what gives it, after compiling and keeping it where need be."""
+        path = self._path(key, static)
+        executable = None if path is None else load(path, dynamic, present_device())
+        if executable is not None:
+            return lambda: executable
+        lowered = self._traced.lower(*dynamic, *static)
+
+        def compiled() -> Callable:
+            executable = _compiled(lowered)
+            if path is not None:
+                keep(path, executable)
+            return executable
+
+        return compiled
+
+    def _path(self, key: Any, static: tuple) -> Path | None:
+        """Return the file in which the executable is kept, if it may be."""
         folder = cache_folder()
         types = _node_types(key[0])
         # The code of a class from elsewhere, a user's own kernel, is not known here and may change.
         if folder is None or any(not known.__module__.startswith(_KNOWN) for known in types):
-            return self._compiled(dynamic, static, aside)
+            return None
         # A kernel among the arguments is called by modules that do not import its own.
         used = types | _node_types(jax.tree.structure(static)) | set(map(type, jax.tree.leaves(static)))
         modules = {known.__module__ for known in used if known.__module__.startswith("choicegp.")}
         sources = digest_of_sources({self._function.__module__} | modules)
         if sources is None:
-            return self._compiled(dynamic, static, aside)
-        device = present_device()
-        text = f"{self.name} {key} {sorted(map(repr, types))} {sources} {device.device_kind} {_environment()}"
+            return None
+        kind = present_device().device_kind
+        text = f"{self.name} {key} {sorted(map(repr, types))} {sources} {kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{SUFFIX}"
-        executable = load(path, dynamic, device)
-        if executable is None:
-            executable = self._compiled(dynamic, static, aside)
-            keep(path, executable)
-        return executable
+        return folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{SUFFIX}"
 
-    def _compiled(self, dynamic: tuple, static: tuple, aside: _Aside | None) -> Any:
-        """Compile quickly, but for the options that this version of XLA does not know."""
-        if aside is not None:
-            aside.wait()
+
+def _compiled(lowered: Any) -> Any:
+    """Compile quickly, but for the options that this version of XLA does not know."""
+    options = dict(_OPTIONS.get(present_device().platform, {}))
+    while options:
         try:
-            lowered = self._traced.lower(*dynamic, *static)
-        finally:
-            self._is_traced.set()
-        platform = present_device().platform
-        options = dict(_OPTIONS.get(platform, {}))
-        if aside is not None and aside.behind is not None:
-            options |= _ASIDE.get(platform, {})
-        while options:
-            try:
-                return lowered.compile(options)
-            except (jax.errors.JaxRuntimeError, ValueError) as error:
-                known = {name: value for name, value in options.items() if name not in str(error)}
-                options = known if len(known) < len(options) else {}
-        return lowered.compile()
+            return lowered.compile(options)
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            known = {name: value for name, value in options.items() if name not in str(error)}
+            options = known if len(known) < len(options) else {}
+    return lowered.compile()
 
 
 def present_device() -> Any:
