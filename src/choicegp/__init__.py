@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.model.hyperpriors import HyperPriors
 
-# XLA's loader warns on standard error about every program that comes from the compilation cache.
+# XLA's warnings on standard error are for its developers.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 _HOME = {

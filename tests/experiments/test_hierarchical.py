@@ -106,6 +106,9 @@ def test_the_correlated_t_test_is_that_of_baycomp(mean, n):
 @pytest.mark.parametrize(("value", "expected"), [(-0.02, (1, 0, 0)), (0.005, (0, 1, 0)), (0.02, (0, 0, 1))])
 def test_equal_differences_leave_no_doubt(value, expected):
     assert correlated_t_test([value] * 3, RHO) == expected
+    # Of numbers of any size rounding leaves no spread either.
+    large = 1e9 * value * np.array([1.0, 1.0 + 1e-15, 1.0 - 1e-15])
+    assert correlated_t_test(large, RHO, rope=1e7) == expected
 
 
 @pytest.mark.parametrize(

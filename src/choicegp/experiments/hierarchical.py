@@ -183,7 +183,7 @@ def _checked(differences: ArrayLike, rho: float, rope: float) -> NDArray[np.floa
 def _spread(x: NDArray[np.float64]) -> float:
     """Return the standard deviation; what is left of it by rounding is none."""
     sd = float(np.std(x, ddof=1))
-    return sd if sd > 1e-12 else 0.0
+    return sd if sd > 1e-12 * max(1.0, np.abs(x).max()) else 0.0
 
 
 def _regions(right: Any, left: Any) -> Probabilities:

@@ -16,7 +16,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.coinciding import alike_notes
 from choicegp.fitting.neighbours import grown_starts, moments_at, shrunk_starts
 from choicegp.fitting.record import FitResult, Fitted
-from choicegp.inference.dense import Settings, fit_dense, run_block
+from choicegp.inference.dense import Settings, fit_dense
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.fit import Fit
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, conclude, prepare_to_conclude
@@ -196,8 +196,7 @@ def fit_posterior(
     _check_warm(options, warm)
     points = quasi_normals(problem, options.n_utilities, _SCORE_POINTS, options.random_state + 2**20)
     has_lapse = options.learn_lapse or options.lapse > 0
-    steps = run_block if options.inference in _BY_DENSE else None
-    prepare_to_conclude(options.n_utilities, problem, points, options.lapse if has_lapse else None, behind=steps)
+    prepare_to_conclude(options.n_utilities, problem, points, options.lapse if has_lapse else None)
     with linear_algebra_for(len(problem.valid)), progress_report(options.progress, options.n_steps) as report:
         fit = _infer(prior, problem, options, clock, warm, neighbour, report)
         posterior, elbo = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
