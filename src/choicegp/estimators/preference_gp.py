@@ -20,10 +20,9 @@ from choicegp.inference.descent import Descent, Watch
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned, margin_moments, utility_moments
 from choicegp.inference.problem import padded_size
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.pair_kernels import ObjectPairs
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import HyperPriors, UtilityPrior
 from choicegp.prediction.pairs import beating_probabilities, copeland_winners
 from choicegp.reading.encoding import FeatureEncoding
 

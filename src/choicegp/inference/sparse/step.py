@@ -33,8 +33,7 @@ from choicegp.inference.posterior import Posterior
 from choicegp.inference.sites import psd_part
 from choicegp.inference.sparse.feed import Sets
 from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
-from choicegp.model.hyperpriors import HyperPriors, is_learned, log_density
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
 _LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
 _FIRST_SIZE = 3.0  # of the utilities at the start
