@@ -112,7 +112,7 @@ class PairwiseGP(Estimator):
             else:
                 descent = Descent(np.zeros(0), (), "converged", "the hyperparameters were given")
             end, _ = evidence(prior, points, margins, np.zeros(n), self._kind)
-        kept = points if margins.first is not None else tuple(ObjectPairs(*points).features)  # type: ignore[arg-type]
+        kept = points if margins.first is not None else tuple(ObjectPairs(*points).features)
         found_process = PairProcess(prior.kernels, kept, end.dual, end.gain)
         self.process_ = jax.tree.map(np.asarray, found_process)
         self.log_evidence_ = float(end.evidence)

@@ -28,10 +28,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float
 
 from choicegp.model.derivatives import ExpectedDerivatives
 from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.probit import log_probit, log_probit_and_hazard
+from choicegp.model.shapes import AnyArray
 
 N_NODES = 32
 """Nodes of the quadrature: log p and its gradient are right to 3e-10 for sets of up to ten objects, 8e-10 for 32."""
@@ -39,14 +41,16 @@ N_NODES = 32
 _STEPS = 6  # of Newton's method to the peak: from the left it cannot overshoot
 
 
-def _gauss_hermite() -> tuple[np.ndarray, np.ndarray]:
+def _gauss_hermite() -> tuple[Float[np.ndarray, " Q"], Float[np.ndarray, " Q"]]:
     """Nodes x and logs of weights for the integral of a function over the whole line, around 0 on scale 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(N_NODES)
     # Weights belong to exp(-x²/2) as a factor of the integrand, which is put back; the noise has 1 / sqrt(2π).
     return nodes, np.log(weights) + 0.5 * nodes**2 - 0.5 * math.log(2.0 * math.pi)
 
 
-def _noise_nodes(ahead: Array, rejected: Array) -> tuple[Array, Array]:
+def _noise_nodes(
+    ahead: Float[Array, "r *batch"], rejected: Bool[Array, "r *batch"]
+) -> tuple[Float[Array, "Q *batch"], Float[Array, "Q *batch"]]:
     """Place nodes (Q, ...) in the noise of the best object, with the logs of weight times density.
 
     ``ahead`` (r, ...) holds c_v.  The slope of the log integrand, sum_v h(c_v + w) - w, is convex and falls, so
@@ -71,7 +75,9 @@ def _noise_nodes(ahead: Array, rejected: Array) -> tuple[Array, Array]:
     return w, log_weight + jnp.log(spread) - 0.5 * w * w
 
 
-def log_best(u: Array, present: Array, best: Array) -> Array:
+def log_best(
+    u: Float[AnyArray, "1 a *batch"], present: Bool[AnyArray, "a ..."], best: Bool[AnyArray, "a ..."]
+) -> Float[Array, "*batch"]:
     """Return log p(o | A, u), the log probability that o is the best of the set, by eq:likelihoodbatch.
 
     Parameters
@@ -105,7 +111,9 @@ def log_best(u: Array, present: Array, best: Array) -> Array:
     return log_sum_exp(log_mass + jnp.sum(beats, axis=1))
 
 
-def expected_best_derivatives(u: Array, present: Array, best: Array) -> ExpectedDerivatives:
+def expected_best_derivatives(
+    u: Float[AnyArray, "1 a m S"], present: Bool[AnyArray, "a m"], best: Bool[AnyArray, "a m"]
+) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(o | A, u) over samples.
 
     Parameters
@@ -146,7 +154,7 @@ def expected_best_derivatives(u: Array, present: Array, best: Array) -> Expected
     )
 
 
-def _of_objects(inner: Array) -> Array:
+def _of_objects(inner: Float[Array, "r r m"]) -> Float[Array, "r+1 r+1 m"]:
     """Map a matrix (r, r, m) over the differences u(o) - u(v) to the objects, o first: (r + 1, r + 1, m)."""
     rows = jnp.concatenate([jnp.sum(inner, axis=0, keepdims=True), -inner])
     return jnp.concatenate([jnp.sum(rows, axis=1, keepdims=True), -rows], axis=1)

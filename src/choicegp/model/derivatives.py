@@ -16,9 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float
 
 from choicegp.model.likelihood import FLOOR, PairProbabilities, Pairs, object_pairs, pair_probabilities, with_lapse
 from choicegp.model.probit import probit_and_hazard
+from choicegp.model.shapes import AnyArray, Scalar
 
 _TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
 _UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
@@ -39,14 +41,19 @@ class ExpectedDerivatives(NamedTuple):
         Posterior probability that the answer was a lapse; 0 without a lapse rate.
     """
 
-    value: Array
-    gradient: Array
-    curvature: Array
-    lapsed: Array
+    value: Float[Array, " m"]
+    gradient: Float[Array, "d a m"]
+    curvature: Float[Array, "d a a m"]
+    lapsed: Float[Array, " m"]
 
 
 def expected_derivatives(
-    u: Array, present: Array, chosen: Array, *, floor: float = FLOOR, lapse: float | Array | None = None
+    u: Float[AnyArray, "d a m S"],
+    present: Bool[AnyArray, "a m"],
+    chosen: Bool[AnyArray, "a m"],
+    *,
+    floor: float = FLOOR,
+    lapse: Scalar | None = None,
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples.
 
@@ -108,8 +115,13 @@ def expected_derivatives(
 
 
 def sampled_log_likelihood(
-    u: Array, present: Array, chosen: Array, *, floor: float = FLOOR, lapse: float | Array | None = None
-) -> Array:
+    u: Float[AnyArray, "d a m S"],
+    present: Bool[AnyArray, "a m"],
+    chosen: Bool[AnyArray, "a m"],
+    *,
+    floor: float = FLOOR,
+    lapse: Scalar | None = None,
+) -> Float[Array, "m S"]:
     """Return log p(C | A, u) of m sets for each of S samples, (m, S).
 
     The same as `choicegp.model.likelihood.log_likelihood`, from probabilities: a quarter of the time, for a
@@ -130,7 +142,9 @@ def sampled_log_likelihood(
     return value if lapse is None else with_lapse(value, present[..., None], lapse)
 
 
-def _beaten(pair: PairProbabilities, beats: Array, pairs: Pairs) -> tuple[Array, Array]:
+def _beaten(
+    pair: PairProbabilities, beats: Bool[AnyArray, "P m 1"], pairs: Pairs
+) -> tuple[Float[Array, "a m S"], Float[Array, "a m S"]]:
     """G_v = prod_o (1 - e^p(o,v)) and 1 - G_v for every object v, over the chosen o before it."""
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     beats = beats[pairs.index] & upper
@@ -146,21 +160,23 @@ def _beaten(pair: PairProbabilities, beats: Array, pairs: Pairs) -> tuple[Array,
     return g, beaten
 
 
-def _to_objects(f: Array, pairs: Pairs) -> Array:
+def _to_objects(f: Float[Array, "d P *batch"], pairs: Pairs) -> Float[Array, "d a *batch"]:
     """Map derivatives with respect to u(first) - u(second) of each pair to the objects."""
     a = pairs.index.shape[0]
     signs = np.sign(np.arange(a)[None, :] - np.arange(a)[:, None])  # +1 where the row is first
     return jnp.sum(signs.reshape(signs.shape + (1,) * (f.ndim - 2)) * f[:, pairs.index], axis=2)
 
 
-def _laplacian(weight: Array, pairs: Pairs) -> Array:
+def _laplacian(weight: Float[Array, "d P m"], pairs: Pairs) -> Float[Array, "d a a m"]:
     """Sum of weight (e_o - e_v)(e_o - e_v)^T over the pairs."""
     off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
     dense = jnp.where(off_diagonal, weight[:, pairs.index], 0.0)
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
 
 
-def _coupling_curvature(coupling: Array, kept: Array, pairs: Pairs) -> Array:
+def _coupling_curvature(
+    coupling: Float[Array, "d P m S"], kept: Float[Array, "m S"], pairs: Pairs
+) -> Float[Array, "d a a m"]:
     """Mean over samples of sum_{o != o'} t_o t_o' (e_o - e_v)(e_o' - e_v)^T over the rejected v."""
     n = coupling.shape[-1]
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]

@@ -17,8 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float, Int
 
 from choicegp.model.kernels import Kernel
+from choicegp.model.shapes import AnyArray
 
 
 class Objects(NamedTuple):
@@ -32,8 +34,8 @@ class Objects(NamedTuple):
         One number per object id; equal ids have equal codes.
     """
 
-    X: Array
-    codes: Array
+    X: Float[AnyArray, "*d n c"]
+    codes: Int[AnyArray, " n"]
 
 
 class UtilityPrior(eqx.Module):
@@ -48,7 +50,7 @@ class UtilityPrior(eqx.Module):
     """
 
     kernels: Kernel
-    log_effect_variance: Array | None = None
+    log_effect_variance: Float[AnyArray, " d"] | None = None
 
     @classmethod
     def create(
@@ -58,7 +60,7 @@ class UtilityPrior(eqx.Module):
         one = kernel.for_features(n_features)
         kernels = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf, dtype=float)] * n_utilities), one)
         effect = None if effect_variance is None else np.full(n_utilities, np.log(effect_variance))
-        return cls(kernels, effect)  # type: ignore[arg-type]
+        return cls(kernels, effect)
 
     @property
     def n_utilities(self) -> int:
@@ -66,7 +68,7 @@ class UtilityPrior(eqx.Module):
         return jax.tree.leaves(self.kernels)[0].shape[0]
 
     @partial(jax.jit, inline=True)  # by itself, too, one program and not one for every operation
-    def covariance(self, first: Objects, second: Objects) -> Array:
+    def covariance(self, first: Objects, second: Objects) -> Float[Array, "d n1 n2"]:
         """Return the covariances (d, n1, n2) of the utilities between two groups of objects.
 
         A group may have objects of its own for each utility: its X is then (d, n, c).
@@ -79,7 +81,7 @@ class UtilityPrior(eqx.Module):
         return gram + jnp.exp(self.log_effect_variance)[:, None, None] * same
 
     @partial(jax.jit, inline=True)
-    def variance(self, objects: Objects) -> Array:
+    def variance(self, objects: Objects) -> Float[Array, "d n"]:
         """Return the variances (d, n) of the utilities at the objects."""
         diagonal = jax.vmap(lambda kernel: kernel.diagonal(objects.X))(self.kernels)
         if self.log_effect_variance is None:
@@ -109,7 +111,7 @@ class HyperPriors(NamedTuple):
     warp: tuple[float, float] = (-2.3, 2.0)
 
 
-def log_density(prior: UtilityPrior, hyperpriors: HyperPriors) -> Array:
+def log_density(prior: UtilityPrior, hyperpriors: HyperPriors) -> Float[Array, ""]:
     """Return the log density of the hyperparameters of ``prior``, up to a constant."""
     total = jnp.zeros(())
     for path, leaf in jax.tree_util.tree_leaves_with_path(prior):

@@ -10,6 +10,11 @@ import math
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
+
+from choicegp.model.shapes import AnyArray
+
+Values = Float[Array, "*batch"]
 
 # (1 + 2x) erfcx(x) is smooth in s = (x - k) / (x + k), which maps [0, ∞) to [-1, 1): a polynomial in s of
 # degree 20 is right to 4e-15 (relative) for every x >= 0; k = 3.75 was the best of the values tried.
@@ -35,7 +40,7 @@ _COEFFICIENTS = (
 )  # fmt: skip
 
 
-def _erfcx(x: Array) -> Array:
+def _erfcx(x: Float[AnyArray, "*batch"]) -> Values:
     s = (x - _POLE) / (x + _POLE)
     value = jnp.full_like(s, _COEFFICIENTS[0])
     for coefficient in _COEFFICIENTS[1:]:
@@ -43,7 +48,9 @@ def _erfcx(x: Array) -> Array:
     return value / (1 + 2 * x)
 
 
-def log_probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
+def log_probit_and_hazard(
+    z: Float[AnyArray, "*batch"] | float,
+) -> tuple[Values, Values, Values, Values]:
     """Return log Φ(z), log Φ(-z), h(z) and h(-z), where h = φ / Φ, for the price of one erfcx."""
     z = jnp.asarray(z)
     scaled = _erfcx(jnp.abs(z) * _SQRT_HALF)
@@ -62,7 +69,9 @@ def log_probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
     )
 
 
-def probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
+def probit_and_hazard(
+    z: Float[AnyArray, "*batch"],
+) -> tuple[Values, Values, Values, Values]:
     """Return Φ(z), Φ(-z), h(z) and h(-z), without a logarithm."""
     scaled = _erfcx(jnp.abs(z) * _SQRT_HALF)
     gauss = jnp.exp(-0.5 * z * z)
@@ -81,7 +90,7 @@ def probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
 
 
 @jax.custom_jvp
-def hazard(z: Array) -> Array:
+def hazard(z: Float[AnyArray, "*batch"] | float) -> Values:
     """h(z) = φ(z) / Φ(z), the derivative of log Φ (the inverse Mills ratio of -z).
 
     Examples
@@ -100,7 +109,7 @@ def _hazard_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     return value, -jnp.clip(value * _hazard_plus_z(z, value), 0.0, 1.0) * dz
 
 
-def _hazard_plus_z(z: Array, value: Array) -> Array:
+def _hazard_plus_z(z: Float[AnyArray, "*batch"], value: Float[AnyArray, "*batch"]) -> Values:
     """Return z + h(z), which cancels far in the left tail: there Laplace's continued fraction gives it."""
     far = z < -_FAR
     x = jnp.where(far, -z, _FAR)
@@ -111,7 +120,7 @@ def _hazard_plus_z(z: Array, value: Array) -> Array:
 
 
 @jax.custom_jvp
-def log_probit(z: Array) -> Array:
+def log_probit(z: Float[AnyArray, "*batch"] | float) -> Values:
     """Log of the standard normal distribution function.
 
     Examples
