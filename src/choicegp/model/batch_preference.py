@@ -58,7 +58,7 @@ def _noise_nodes(
     """
 
     def slope_and_curvature(w: Array) -> tuple[Array, Array]:
-        z = ahead + w
+        z = ahead + w[None]
         hazard = jnp.where(rejected, log_probit_and_hazard(z)[2], 0.0)
         bend = jnp.where(rejected, jnp.clip(hazard * (z + hazard), 0.0, 1.0), 0.0)
         return jnp.sum(hazard, axis=0) - w, 1.0 + jnp.sum(bend, axis=0)
@@ -71,8 +71,8 @@ def _noise_nodes(
     peak = jax.lax.fori_loop(0, _STEPS, rise, start)
     spread = jax.lax.rsqrt(slope_and_curvature(peak)[1])
     x, log_weight = (part.reshape((-1,) + (1,) * peak.ndim) for part in _gauss_hermite())
-    w = peak + spread * x
-    return w, log_weight + jnp.log(spread) - 0.5 * w * w
+    w = peak[None] + spread[None] * x
+    return w, log_weight + jnp.log(spread)[None] - 0.5 * w * w
 
 
 def log_best(
@@ -103,11 +103,11 @@ def log_best(
     """
     present, best = (jnp.reshape(mask, mask.shape + (1,) * (u.ndim - 1 - mask.ndim)) for mask in (present, best))
     own = jnp.where(present, u[0], 0.0)  # whatever stands in the padding, NaN too
-    ahead = jnp.sum(jnp.where(best, own, 0.0), axis=0) - own
+    ahead = jnp.sum(jnp.where(best, own, 0.0), axis=0, keepdims=True) - own
     rejected = jnp.broadcast_to(present & ~best, ahead.shape)
     # The integral does not depend on where its nodes are: they need no derivative.
     w, log_mass = _noise_nodes(jax.lax.stop_gradient(ahead), rejected)
-    beats = jnp.where(rejected, log_probit(ahead + w[:, None]), 0.0)
+    beats = jnp.where(rejected[None], log_probit(ahead[None] + w[:, None]), 0.0)
     return log_sum_exp(log_mass + jnp.sum(beats, axis=1))
 
 
@@ -132,16 +132,16 @@ def expected_best_derivatives(
     ahead = own[:1] - own[1:]
     rejected = jnp.broadcast_to((present & ~best)[1:, :, None], ahead.shape)
     w, log_mass = _noise_nodes(ahead, rejected)
-    z = ahead + w[:, None]  # (Q, r, m, S)
+    z = ahead[None] + w[:, None]  # (Q, r, m, S)
     logs, _, hazard, _ = log_probit_and_hazard(z)
-    hazard = jnp.where(rejected, hazard, 0.0)
-    mass = log_mass + jnp.sum(jnp.where(rejected, logs, 0.0), axis=1)
+    hazard = jnp.where(rejected[None], hazard, 0.0)
+    mass = log_mass + jnp.sum(jnp.where(rejected[None], logs, 0.0), axis=1)
     value = log_sum_exp(mass)
     # π; exp(mass - value) would not quite sum to one where the value is huge and so is its last digit.
     share = shares(mass)[:, None]
     slope = jnp.sum(share * hazard, axis=0)
     bend = jnp.sum(share * jnp.clip(hazard * (z + hazard), 0.0, 1.0), axis=0)
-    moved = hazard - slope
+    moved = hazard - slope[None]
     together = jnp.einsum("qrms,qtms->rtm", share * moved, moved) / u.shape[-1]
     inner = jnp.eye(len(ahead))[..., None] * jnp.mean(bend, axis=-1)[:, None] - together
     gradient = jnp.mean(slope, axis=-1)

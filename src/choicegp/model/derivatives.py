@@ -94,23 +94,24 @@ def expected_derivatives(
     up = jnp.where(inside, -1.0 / conflict, jnp.where(beats, g[pairs.second] * share, 0.0)) * pair.dominates
     down = jnp.where(inside, pair.dominated / conflict, 0.0)
     # With one utility two chosen objects have probability `floor` whatever u is.
-    f = up * hazard + down * hazard_below if d > 1 else jnp.where(inside, 0.0, up * hazard)
+    f = up[None] * hazard + down[None] * hazard_below if d > 1 else jnp.where(inside[None], 0.0, up[None] * hazard)
 
     kept = jnp.ones_like(value)
     if lapse is not None:
         # The share of the mixture that the model explains, per sample, scales its derivatives.
         mixed = with_lapse(value, present[..., None], lapse)
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
-    gradient = _to_objects(jnp.mean(kept * f, axis=-1), pairs)
-    curvature = _laplacian(jnp.mean(kept * f * (z + f), axis=-1), pairs)
+    of_pairs = kept[None, None] * f
+    gradient = _to_objects(jnp.mean(of_pairs, axis=-1), pairs)
+    curvature = _laplacian(jnp.mean(of_pairs * (z + f), axis=-1), pairs)
     if a > 2:
         # sqrt(G_v) f_o / G_v: two chosen objects o, o' that may both have beaten v.
         root = jnp.sqrt(g * (1 + floor))[pairs.second]
-        coupling = jnp.where(beats, root * pair.dominates * share, 0.0) * hazard
+        coupling = jnp.where(beats, root * pair.dominates * share, 0.0)[None] * hazard
         curvature += _coupling_curvature(coupling, kept, pairs)
     if lapse is not None:
         per_object = _to_objects(f, pairs)
-        curvature -= jnp.einsum("ioms,ipms->iopm", kept * (1 - kept) * per_object, per_object) / n_samples
+        curvature -= jnp.einsum("ioms,ipms->iopm", (kept * (1 - kept))[None, None] * per_object, per_object) / n_samples
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
 
 
@@ -164,7 +165,7 @@ def _to_objects(f: Float[Array, "d P *batch"], pairs: Pairs) -> Float[Array, "d 
     """Map derivatives with respect to u(first) - u(second) of each pair to the objects."""
     a = pairs.index.shape[0]
     signs = np.sign(np.arange(a)[None, :] - np.arange(a)[:, None])  # +1 where the row is first
-    return jnp.sum(signs.reshape(signs.shape + (1,) * (f.ndim - 2)) * f[:, pairs.index], axis=2)
+    return jnp.sum(signs.reshape((1, a, a) + (1,) * (f.ndim - 2)) * f[:, pairs.index], axis=2)
 
 
 def _laplacian(weight: Float[Array, "d P m"], pairs: Pairs) -> Float[Array, "d a a m"]:
@@ -181,8 +182,9 @@ def _coupling_curvature(
     n = coupling.shape[-1]
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     t = jnp.where(upper, coupling[:, pairs.index], 0.0)  # (d, o, v, m, S)
-    together = jnp.einsum("iovms,ipvms->iopm", kept * t, t) / n
-    with_rejected = jnp.mean(kept * t * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
+    of_kept = kept[None, None, None] * t
+    together = jnp.einsum("iovms,ipvms->iopm", of_kept, t) / n
+    with_rejected = jnp.mean(of_kept * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
     off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
     dense = with_rejected + jnp.swapaxes(with_rejected, 1, 2) - jnp.where(off_diagonal, together, 0.0)
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])

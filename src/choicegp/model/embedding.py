@@ -52,10 +52,11 @@ class Embedding(eqx.Module):
 
     def __call__(self, X: Float[AnyArray, "*batch c"]) -> Float[AnyArray, "*batch d"]:
         """Return the utilities of objects: (..., c) -> (..., d)."""
+        own_axis = (*(1,) * (X.ndim - 1), -1)  # the last one
         *hidden, (matrix, shift) = zip(self.matrices, self.shifts, strict=True)
         for hidden_matrix, hidden_shift in hidden:
-            X = jax.nn.elu(X @ hidden_matrix + hidden_shift)
-        return X @ matrix + shift
+            X = jax.nn.elu(X @ hidden_matrix + hidden_shift.reshape(own_axis))
+        return X @ matrix + shift.reshape(own_axis)
 
 
 class Batch(NamedTuple):

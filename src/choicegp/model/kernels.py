@@ -66,11 +66,16 @@ def _spread(log_value: Parameters, n_features: int, name: str) -> Float[AnyArray
     return log_value
 
 
+def _row(parameters: Float[Array, "..."]) -> Float[Array, "1 _"]:
+    """Give one value, or one per feature, the shape of a row of features."""
+    return jnp.reshape(parameters, (1, -1))
+
+
 def _centred(
     X1: Float[AnyArray, "n1 c"], X2: Float[AnyArray, "n2 c"]
 ) -> tuple[Float[Array, "n1 c"], Float[Array, "n2 c"]]:
     """Move the origin among the objects: differences stay, and far from zero they would lose digits."""
-    centre = jnp.mean(X1, axis=0)
+    centre = jnp.mean(X1, axis=0, keepdims=True)
     return jnp.subtract(X1, centre), jnp.subtract(X2, centre)
 
 
@@ -123,7 +128,7 @@ class Stationary(Kernel):
 
     def squared_distance(self, X1: First, X2: Second) -> Covariances:
         """Return the squared distances (n1, n2) between scaled features."""
-        scale = jnp.exp(-self.log_lengthscale)
+        scale = _row(jnp.exp(-self.log_lengthscale))
         X1, X2 = _centred(X1, X2)
         return _squared_distance(X1 * scale, X2 * scale)
 
@@ -196,10 +201,10 @@ class Linear(Kernel):
         self.log_variance = _log_of_positive(variance, "variance")
 
     def gram(self, X1: First, X2: Second) -> Covariances:
-        return jnp.matmul(X1 * jnp.exp(self.log_variance), X2.T)
+        return jnp.matmul(X1 * _row(jnp.exp(self.log_variance)), X2.T)
 
     def diagonal(self, X: Float[AnyArray, "n c"]) -> Float[Array, " n"]:
-        return jnp.sum(X * X * jnp.exp(self.log_variance), axis=1)
+        return jnp.sum(X * X * _row(jnp.exp(self.log_variance)), axis=1)
 
     def for_features(self, n_features: int) -> "Linear":
         spread = _spread(self.log_variance, n_features, "variance")
@@ -220,8 +225,8 @@ class Periodic(Kernel):
 
     def gram(self, X1: First, X2: Second) -> Covariances:
         # sin² of a difference is a squared distance on the circle: 4 sin²((s - t) / 2) = |e^is - e^it|².
-        rate = 2.0 * np.pi * jnp.exp(-self.log_period)
-        scale = jnp.exp(-self.log_lengthscale)
+        rate = 2.0 * np.pi * _row(jnp.exp(-self.log_period))
+        scale = _row(jnp.exp(-self.log_lengthscale))
 
         def on_circles(X: Float[Array, "n c"]) -> Float[Array, "n 2*c"]:
             return jnp.concatenate([jnp.cos(X * rate) * scale, jnp.sin(X * rate) * scale], axis=1)
@@ -255,7 +260,7 @@ class Additive(Kernel):
 
     def gram(self, X1: First, X2: Second) -> Covariances:
         each = self.for_features(X1.shape[1])
-        scale = jnp.exp(-each.log_lengthscale)
+        scale = _row(jnp.exp(-each.log_lengthscale))
         X1, X2 = _centred(X1, X2)
 
         @jax.checkpoint
@@ -355,9 +360,9 @@ class Warped(Kernel):
 
     def warped(self, X: Float[AnyArray, "n c"]) -> Float[Array, "n c"]:
         """Return the features (n, c) on their learned scales."""
-        lower, upper = jax.lax.stop_gradient(self.ends)
+        lower, upper = jax.lax.stop_gradient(self.ends)[:, None]
         near = _NEAR_THE_END * jnp.where(upper > lower, upper - lower, 1.0)
-        up, down = jnp.exp(self.log_warp)
+        up, down = jnp.exp(self.log_warp)[:, None]
         above, below = jnp.maximum(X - lower, 0.0), jnp.maximum(upper - X, 0.0)
         return X + up * jnp.log1p(above / near) - down * jnp.log1p(below / near)
 

@@ -62,19 +62,19 @@ def _log_sum_exp_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 def shares(x: Float[AnyArray, "n *batch"]) -> Float[Array, "n *batch"]:
     """Return e^x / sum e^x over the leading axis: the derivatives of `log_sum_exp`."""
     over_largest = _over_largest(x)
-    return over_largest / jnp.sum(over_largest, axis=0)
+    return over_largest / jnp.sum(over_largest, axis=0, keepdims=True)
 
 
 @shares.defjvp
 def _shares_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
     value = shares(x)
-    return value, value * (dx - jnp.sum(value * dx, axis=0))
+    return value, value * (dx - jnp.sum(value * dx, axis=0, keepdims=True))
 
 
 def _over_largest(x: Float[AnyArray, "n *batch"]) -> Float[Array, "n *batch"]:
     """Return e^(x - max x): the first of the largest terms is 1 and none is above 1, also after rounding."""
-    largest = jnp.max(x, axis=0)
+    largest = jnp.max(x, axis=0, keepdims=True)
     largest = jnp.where(largest > -jnp.inf, largest, 0.0)
     place = jnp.arange(len(x)).reshape((-1,) + (1,) * (x.ndim - 1))
-    return jnp.where(place == jnp.argmax(x, axis=0), 1.0, jnp.exp(jnp.minimum(x - largest, 0.0)))
+    return jnp.where(place == jnp.argmax(x, axis=0, keepdims=True), 1.0, jnp.exp(jnp.minimum(x - largest, 0.0)))

@@ -78,7 +78,7 @@ class UtilityPrior(eqx.Module):
         if self.log_effect_variance is None:
             return gram
         same = first.codes[:, None] == second.codes[None, :]
-        return gram + jnp.exp(self.log_effect_variance)[:, None, None] * same
+        return gram + jnp.exp(self.log_effect_variance)[:, None, None] * same[None]
 
     @partial(jax.jit, inline=True)
     def variance(self, objects: Objects) -> Float[Array, "d n"]:
