@@ -125,7 +125,7 @@ def sampled_log_likelihood(
 ) -> Float[Array, "m S"]:
     """Return log p(C | A, u) of m sets for each of S samples, (m, S).
 
-    The same as `choicegp.model.likelihood.log_likelihood`, from probabilities: a quarter of the time, for a
+    This is `choicegp.model.likelihood.log_likelihood` from probabilities: it takes a quarter of the time, and needs a
     positive floor.  The arguments are those of `expected_derivatives`.
     """
     if u.shape[1] == 1:

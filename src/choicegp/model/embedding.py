@@ -42,7 +42,7 @@ class Embedding(eqx.Module):
 
     @classmethod
     def create(cls, sizes: Sequence[int], rng: np.random.Generator, dtype: Any = np.float64) -> "Embedding":
-        """Draw first matrices: ``sizes`` are the numbers of features, of units in each layer, and of utilities."""
+        """Draw the first matrices: ``sizes`` are the numbers of features, of units in each layer, and of utilities."""
         matrices = [
             (rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)).astype(dtype)
             for inputs, outputs in pairwise(sizes)
@@ -60,12 +60,12 @@ class Embedding(eqx.Module):
 
 
 class Batch(NamedTuple):
-    """Sets of different sizes, filled up to the size of the largest.
+    """Sets of different sizes, padded to the size of the largest.
 
     Attributes
     ----------
     X : array (b, a, c)
-        Features; what stands in the places that are filled up does not matter.
+        Features; the values in the padding do not matter.
     present, chosen : bool array (b, a)
         Which places hold an object, and which of these were chosen.
     weights : array (b,)

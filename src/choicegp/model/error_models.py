@@ -28,7 +28,7 @@ class ErrorModel(eqx.Module):
     ----------
     name : str
     n_nodes : int
-        How often each difference of utilities is looked at; decides how many sets are worked on at a time.
+        How often each difference of utilities is evaluated; it decides how many sets are processed at a time.
     pair_variance : float
         Variance, in units of sigma², of the error with which two objects are compared.
     """
@@ -57,7 +57,7 @@ class ErrorModel(eqx.Module):
 
 
 class Discernibility(ErrorModel):
-    """A limit of discernibility, eq:likelihoodexpanse0: the closer two objects are, the easier one errs."""
+    """A limit of discernibility, eq:likelihoodexpanse0: errors are more likely the closer two objects are."""
 
     name: ClassVar[str] = "discernibility"
     n_nodes: ClassVar[int] = 1
@@ -72,7 +72,7 @@ class Discernibility(ErrorModel):
     def sampled(
         self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
     ) -> Float[Array, "m S"]:
-        """Return log p(C | A, u) for many samples, from probabilities: a quarter of the time."""
+        """Return log p(C | A, u) for many samples, from probabilities, in a quarter of the time."""
         return derivatives.sampled_log_likelihood(u, present, chosen, lapse=lapse)
 
     def expected_derivatives(

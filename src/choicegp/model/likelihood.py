@@ -155,7 +155,7 @@ def _trailing(mask: Bool[AnyArray, "..."], like: Float[AnyArray, "..."]) -> Bool
 def log_one_minus_product(
     dominates: Float[Array, "o *batch"], not_dominates: Float[Array, "o *batch"]
 ) -> Float[Array, "*batch"]:
-    """log(1 - prod_o (1 - e^p_o)) over the leading axis, from p_o and log(1 - e^p_o).
+    """Return log(1 - prod_o (1 - e^p_o)) over the leading axis, from p_o and log(1 - e^p_o).
 
     log(-expm1(sum c)) is exact wherever e^p is not negligible; below e^-30 the sum of the e^p is, and stays
     finite (with finite gradients) where e^p underflows.
@@ -228,7 +228,7 @@ def log_likelihood(
 def with_lapse(
     log_p: Float[Array, "*batch"], present: Bool[AnyArray, "a ..."], lapse: Scalar
 ) -> Float[Array, "*batch"]:
-    """log((1 - lapse) p + lapse / (2^a - 1)): now and then an answer says nothing about the utilities.
+    """Return log((1 - lapse) p + lapse / (2^a - 1)): some answers say nothing about the utilities.
 
     A learned constant added to every factor would grow without bound; a mixture per set cannot.
     """
@@ -239,7 +239,7 @@ def with_lapse(
 
 
 def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
-    """Tell for each object (rows) in which subsets (columns, numbered in binary) it is."""
+    """Return for each object (row) which subsets (columns, numbered in binary) contain it."""
     return (np.arange(2**n_objects) >> np.arange(n_objects)[:, None]) & 1 == 1
 
 
@@ -264,7 +264,7 @@ def subset_probabilities(
     Returns
     -------
     Array (2^a, ...)
-        Bit i of the row number tells whether object i is chosen.
+        Bit i of the row number is set where object i is chosen.
 
     Examples
     --------

@@ -52,7 +52,7 @@ def preference(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Flo
     return (
         gram(first.left, second.left) - gram(first.left, second.right)
         - gram(first.right, second.left) + gram(first.right, second.right)
-    )  # fmt: skip
+    )  # fmt: skip  # the signs below each other
 
 
 def intransitive(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Float[Array, "n1 n2"]:
@@ -65,8 +65,8 @@ def intransitive(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> F
 def intransitive_among(kernel: Kernel, pairs: ObjectPairs) -> Float[Array, "n n"]:
     """Covariance (n, n) of eq:kernprefintr between all pairs: `intransitive` of them with themselves.
 
-    The kernel and its derivatives are computed between objects, of which there are fewer than pairs; the rest is
-    looking up (measured with 735 pairs of 50 objects: 20 against 64 ms, derivatives included).
+    The kernel and its derivatives are computed between objects, of which there are fewer than pairs, and then
+    looked up (measured with 735 pairs of 50 objects: 20 against 64 ms, derivatives included).
     """
     gram = kernel.gram(pairs.objects, pairs.objects)
     left, right = gram[pairs.left], gram[pairs.right]
@@ -80,7 +80,7 @@ def odd(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Float[Arra
 
 
 def even(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Float[Array, "n1 n2"]:
-    """Covariance (n1, n2) of (f(l, r) + f(r, l)) / 2, the part of f that does not know an order."""
+    """Covariance (n1, n2) of (f(l, r) + f(r, l)) / 2, the part of f that ignores the order."""
     return 0.5 * (_concatenated(kernel, first, second) + _concatenated(kernel, first, second.swapped))
 
 

@@ -123,7 +123,7 @@ def log_density(prior: UtilityPrior, hyperpriors: HyperPriors) -> Float[Array, "
 
 
 def is_learned(path: tuple[Any, ...]) -> bool:
-    """Tell a hyperparameter, whose logarithm is kept, from what a kernel knows about the features."""
+    """Say whether a leaf is the logarithm of a hyperparameter, and not a fixed property of the features."""
     return path[-1].name.startswith("log_")
 
 

@@ -37,7 +37,7 @@ _COEFFICIENTS = (
     -0.009746581262494456, 0.02836227674782648, -0.05869339838397541, 0.09230432122771155,
     -0.10880393015433062, 0.08227673848704045, 0.0035854154857627857, -0.14024059858550575,
     1.2375126308378264,
-)  # fmt: skip
+)  # fmt: skip  # four numbers a line, not one
 
 
 def _erfcx(x: Float[AnyArray, "*batch"]) -> Values:
@@ -51,7 +51,7 @@ def _erfcx(x: Float[AnyArray, "*batch"]) -> Values:
 def log_probit_and_hazard(
     z: Float[AnyArray, "*batch"] | float,
 ) -> tuple[Values, Values, Values, Values]:
-    """Return log Φ(z), log Φ(-z), h(z) and h(-z), where h = φ / Φ, for the price of one erfcx."""
+    """Return log Φ(z), log Φ(-z), h(z) and h(-z), where h = φ / Φ, at the cost of one erfcx."""
     z = jnp.asarray(z)
     scaled = _erfcx(jnp.abs(z) * _SQRT_HALF)
     gauss = jnp.exp(-0.5 * z * z)
