@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from choicegp.estimators.leave_one_out import compare
     from choicegp.estimators.pareto_embedding import ParetoEmbedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
-    from choicegp.model.hyperpriors import HyperPriors
+    from choicegp.model.prior import HyperPriors
 
 # XLA's warnings on standard error are for its developers.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -38,7 +38,7 @@ _HOME = {
     "ChoiceGP": "choicegp.estimators.choice_gp",
     "ChoiceGPError": "choicegp.errors",
     "GeneralPreferenceGP": "choicegp.estimators.preference_gp",
-    "HyperPriors": "choicegp.model.hyperpriors",
+    "HyperPriors": "choicegp.model.prior",
     "PairGP": "choicegp.estimators.preference_gp",
     "PreferenceGP": "choicegp.estimators.preference_gp",
     "ParetoEmbedding": "choicegp.estimators.pareto_embedding",

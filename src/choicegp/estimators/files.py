@@ -22,9 +22,8 @@ from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.sequences import id_array
 from choicegp.storage.archive import plain, plain_ids, read_archive, write_archive

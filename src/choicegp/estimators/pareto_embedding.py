@@ -188,7 +188,7 @@ class ParetoEmbedding(Estimator):
     ) -> Self:
         matrices = tuple(np.asarray(matrix) for matrix in trained.embedding.matrices)
         shifts = tuple(np.asarray(shift) for shift in trained.embedding.shifts)
-        self.embedding_ = Embedding(matrices, shifts)  # type: ignore[arg-type]
+        self.embedding_ = Embedding(matrices, shifts)
         self.fit_result_ = EmbeddingFit(
             trained.status,
             trained.message,

@@ -24,9 +24,8 @@ from choicegp.inference.problem import Problem, pose
 from choicegp.inference.sparse.plan import Keeper
 from choicegp.inference.starts import Start, rescaled
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import HyperPriors, UtilityPrior
 
 _STEPS = {"dense": 300, "sparse": 2000, "paper": 5000, "paper-converged": 1000, "joint": 200, "mcmc": 1000}
 _BY_DENSE = ("dense", "joint", "mcmc")  # what begins with, or is, a dense fit

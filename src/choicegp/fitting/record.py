@@ -140,7 +140,7 @@ class Fitted(NamedTuple):
             ]
         known = dict(self.codes) if known is None else known
         codes = [known.setdefault(i, len(known)) for i in ids]
-        return Objects((encoded - self.centre) / self.scale, np.array(codes))  # type: ignore[arg-type]
+        return Objects((encoded - self.centre) / self.scale, np.array(codes))
 
     def training_problem(self) -> Problem:
         """Return the problem that was fitted; its objects are in the posterior's order."""

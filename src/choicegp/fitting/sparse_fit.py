@@ -68,7 +68,7 @@ def starts(kernel: Kernel | None, objects: np.ndarray, n_utilities: int, *, lear
 
     def with_waves(lengthscale: float, part: float) -> UtilityPrior:
         waves = Additive(lengthscale, part * _FIRST_VARIANCE)
-        kernel = waves * RBF(_MODULATION * far) + RBF(far, _FIRST_VARIANCE)  # type: ignore[arg-type,call-arg]
+        kernel = waves * RBF(_MODULATION * far) + RBF(far, _FIRST_VARIANCE)  # type: ignore[call-arg]
         return UtilityPrior.create(Warped(kernel, _FIRST_WARP, ends), n_features, n_utilities)
 
     smooth = Start("smooth", with_waves(_WAVES[0], _FAINT))
@@ -145,7 +145,7 @@ def _notes(
     if constant.any():
         names = ", ".join(np.asarray(data.encoding.feature_names)[constant])
         notes.append(f"these features are the same for all shown objects and say nothing: {names}")
-    some = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))  # type: ignore[arg-type]
+    some = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))
     return (*notes, *alike_notes(np.asarray(_mean_at(posterior, some))))
 
 

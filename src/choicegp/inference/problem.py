@@ -97,7 +97,7 @@ def pose(
     n = padded_size(len(kept), 4)
     padding = np.full(n - len(kept), kept[0])
     rows = np.concatenate([kept, padding])
-    objects = Objects(np.ascontiguousarray(X[rows]), codes[rows])  # type: ignore[arg-type]
+    objects = Objects(np.ascontiguousarray(X[rows]), codes[rows])
     return Problem(objects, np.arange(n) < len(kept), _batches(data, local, errors))
 
 
