@@ -6,10 +6,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from choicegp import ChoiceGP, datasets
-from choicegp.apps.selection_plot import plot_selection
 from choicegp.apps.words import selection_in_words
 from choicegp.estimators import dimension
 from choicegp.estimators.dimension import SelectionResult
+from choicegp.plotting.selection_plot import plot_selection
 from choicegp.selection.loo import PsisDiagnostics, loo_result
 
 

@@ -171,8 +171,8 @@ def select(
         found.model.save(output)
         console.say(f"The model is in {output}.")
     if picture is not None:
-        from choicegp.apps.figures import save_figure
-        from choicegp.apps.selection_plot import plot_selection
+        from choicegp.plotting.files import save_figure
+        from choicegp.plotting.selection_plot import plot_selection
 
         save_figure(plot_selection(found).figure, Path(picture))
         console.say(f"The picture is in {picture}.")
@@ -246,8 +246,8 @@ def plot(
     """Draw pictures of a model: effects of features, objects by utility, relevance, and how the fit went."""
     from pathlib import Path
 
-    from choicegp.apps.figures import save_all, suitable_kinds
     from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.plotting.files import save_all, suitable_kinds
 
     fitted = ChoiceGP.load(model)
     for file in save_all(fitted, Path(output), kind or suitable_kinds(fitted)):

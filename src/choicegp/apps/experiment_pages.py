@@ -40,7 +40,7 @@ def write_pages(
     list of Path
         The page first.
     """
-    from choicegp.apps.figures import save_figure
+    from choicegp.plotting.files import save_figure
 
     table, page = folder / f"{name}.csv", folder / f"{name}.md"
     # First what can hardly fail: the raw results.

@@ -1,4 +1,4 @@
-"""The pieces pictures are made of: figures, colours, bands, bars and names beside points."""
+"""The pieces that plots of a model are made of: bands, bars, and names beside points."""
 
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -6,52 +6,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from choicegp.apps.label_places import label_places
 from choicegp.evaluation.effects import FeatureEffect
+from choicegp.plotting.label_places import label_places
+from choicegp.plotting.style import BESIDE, COLOURS, LINES, MARKERS, mark_values, new_figure, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-DPI = 140
-# Okabe and Ito's colours, told apart by the colour-blind; line styles and markers tell them apart in grey.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _MOST_TICKS = 1000
 _LONGEST_NAME = 24
 _MOST_NAMES = 15
 _MOST_BARS = 150  # objects whose uncertainty is drawn
 
-# A legend outside the data, to their right.
-BESIDE: dict[str, Any] = {
-    "loc": "upper left",
-    "bbox_to_anchor": (1.01, 1.0),
-    "borderaxespad": 0.0,
-    "frameon": False,
-    "handlelength": 2.6,
-    "fontsize": 9,
-}
-
-
-def new_figure(width: float, height: float) -> "Figure":
-    """Make a figure outside pyplot: no window, no state, nothing to close."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-
 
 def new_panels(n: int) -> NDArray[Any]:
     """Return Axes of a new figure, at most four in a row, with one vertical scale."""
     columns = n if n <= 3 else 3 if n <= 6 else 4
-    rows = -(-n // columns)
-    figure = new_figure(max(5.6, 2.9 * columns), 1.1 + 2.3 * rows)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    for ax in grid.ravel()[n:]:
-        ax.remove()
-    for ax in grid[:, 0]:
+    figure = new_figure(max(5.6, 2.9 * columns), 1.1 + 2.3 * -(-n // columns))
+    grid = panels(figure, n, columns, sharey=True)
+    for ax in grid[::columns]:
         ax.set_ylabel("effect on utility")
-    return grid.ravel()[:n]
+    return grid
 
 
 def colour(utility: int) -> str:
@@ -77,25 +52,15 @@ def _draw_lines(ax: "Axes", effect: FeatureEffect) -> None:
             effect.grid,
             effect.mean[:, i],
             color=colour(i),
-            linestyle=_LINES[i % len(_LINES)],
+            linestyle=LINES[i % len(LINES)],
             linewidth=1.6,
             # A line through a single value would not be seen.
-            marker=_MARKERS[i % len(_MARKERS)] if len(effect.grid) == 1 else "",
+            marker=MARKERS[i % len(MARKERS)] if len(effect.grid) == 1 else "",
             label=f"utility {i + 1}",
         )
     values = np.unique(effect.values)
     values = values[:: 1 + len(values) // _MOST_TICKS]
-    ax.plot(
-        values,
-        np.zeros(len(values)),
-        "|",
-        color="0.3",
-        markersize=7,
-        markeredgewidth=0.7,
-        # Ticks stand on the lower edge, whatever the vertical scale.
-        transform=ax.get_xaxis_transform(),
-        label="objects shown",
-    )
+    mark_values(ax, values, label="objects shown", markeredgewidth=0.7)
     ax.locator_params(axis="x", nbins=5)
 
 
@@ -108,7 +73,7 @@ def _draw_categories(ax: "Axes", effect: FeatureEffect) -> None:
             places + (i - (n_utilities - 1) / 2) * min(0.18, 0.6 / n_utilities),
             mean,
             yerr=np.maximum([mean - effect.low[:, i], effect.high[:, i] - mean], 0.0),
-            fmt=_MARKERS[i % len(_MARKERS)],
+            fmt=MARKERS[i % len(MARKERS)],
             color=colour(i),
             markersize=5,
             capsize=2.5,
@@ -131,8 +96,8 @@ def utility_keys(n_utilities: int, kinds: set[str]) -> list[Any]:
             [],
             [],
             color=colour(i),
-            linestyle=_LINES[i % len(_LINES)] if "numeric" in kinds else "",
-            marker=_MARKERS[i % len(_MARKERS)] if "categorical" in kinds else "",
+            linestyle=LINES[i % len(LINES)] if "numeric" in kinds else "",
+            marker=MARKERS[i % len(MARKERS)] if "categorical" in kinds else "",
             markersize=5,
             label=f"utility {i + 1}",
         )

@@ -1,8 +1,4 @@
-"""Pictures of a fitted model: utilities, effects of features, objects, relevance, and how the fit went.
-
-Every function returns the Axes it drew on and shows nothing by itself; the picture is their ``figure``, with
-its ``savefig``. With ``ax`` (or ``axes``) it draws on Axes that exist; without, on a new Figure of its own.
-"""
+"""Plots of a fitted model: utilities, effects of features, objects, relevance, calibration, and how the fit went."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,25 +7,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.apps.drawing import (
-    BESIDE,
-    COLOURS,
-    colour,
-    draw_effect,
-    draw_front,
-    draw_ranking,
-    new_figure,
-    new_panels,
-    short,
-    utility_keys,
-    wrapped,
-)
 from choicegp.checks import kind_of, listed
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.calibration import calibration
 from choicegp.evaluation.effects import Effects, FeatureEffect, model_effects
+from choicegp.plotting.drawing import (
+    colour,
+    draw_effect,
+    draw_front,
+    draw_ranking,
+    new_panels,
+    short,
+    utility_keys,
+    wrapped,
+)
+from choicegp.plotting.style import BESIDE, COLOURS, new_axes
 from choicegp.reading.columns import FeatureColumn
 
 if TYPE_CHECKING:
@@ -75,8 +69,7 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
     others = {other: [_typical(values)] * len(grid) for other, values in table.items()}
     # Encoded, because the rows of a table would be taken for objects with ids.
     mean, sd = model.utilities(model.encoding_.encode(pd.DataFrame(others | {name: list(grid)})))
-    if ax is None:
-        ax = new_figure(7.0, 4.0).add_subplot()
+    ax = ax or new_axes(7.0, 4.0)
     low, high = mean - _Z95 * sd, mean + _Z95 * sd
     draw_effect(ax, FeatureEffect(name, column.kind, grid, mean, low, high, table[name].to_numpy()))
     ax.set_ylabel("utility")
@@ -169,12 +162,11 @@ def plot_objects(
     mean, sd = model.utilities(objects)
     if model.n_utilities_ == 1:
         best = np.argsort(-mean[:, 0], kind="stable")[:_MOST_RANKED]
-        ax = new_figure(7.0, 1.4 + 0.2 * len(best)).add_subplot() if ax is None else ax
+        ax = ax or new_axes(7.0, 1.4 + 0.2 * len(best))
         draw_ranking(ax, mean[best, 0], sd[best, 0], [short(ids[row]) for row in best], len(ids))
         return ax
     across, up = _two_utilities(utilities, model.n_utilities_)
-    if ax is None:
-        ax = new_figure(8.4, 5.2).add_subplot()
+    ax = ax or new_axes(8.4, 5.2)
     # Objects equal in all features differ by rounding, and must not dominate each other by it.
     unit = 1e-9 * max(np.abs(mean).max(), 1e-300)
     mean = np.round(mean / unit) * unit
@@ -208,8 +200,7 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
     mean, low, high = effects.relevance
     n_utilities, n_features = mean.shape
     order = np.argsort(-mean.max(axis=0), kind="stable")
-    if ax is None:
-        ax = new_figure(7.4, 1.3 + n_features * (0.16 + 0.14 * n_utilities)).add_subplot()
+    ax = ax or new_axes(7.4, 1.3 + n_features * (0.16 + 0.14 * n_utilities))
     height = 0.8 / n_utilities
     for i in range(n_utilities):
         where = np.arange(n_features) + (i - (n_utilities - 1) / 2) * height
@@ -249,8 +240,7 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     _check_fitted(model)
     result = model.fit_result_
     trace = np.asarray(result.elbo_trace, dtype=float)
-    if ax is None:
-        ax = new_figure(7.4, 3.6).add_subplot()
+    ax = ax or new_axes(7.4, 3.6)
     steps = np.arange(1, len(trace) + 1)
     ax.plot(
         steps,
@@ -296,8 +286,7 @@ def plot_calibration(model: "ChoiceGP", data: ChoiceData, *, n_bins: int = 10, a
     """
     _check_fitted(model)
     table = calibration(data, model.predict_proba(data), n_bins)
-    if ax is None:
-        ax = new_figure(5.6, 4.6).add_subplot()
+    ax = ax or new_axes(5.6, 4.6)
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1.0, linestyle="--", label="honest")
     spread = np.abs(table[["low", "high"]].to_numpy().T - table["observed"].to_numpy())
     ax.errorbar(
