@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from choicegp import ChoiceGP, datasets
-from choicegp.apps.words import selection_in_words
+from choicegp.apps.summaries import selection_in_words
 from choicegp.estimators import dimension
 from choicegp.estimators.dimension import SelectionResult
 from choicegp.plotting.selection_plot import plot_selection

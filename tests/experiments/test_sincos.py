@@ -10,7 +10,7 @@ import pytest
 
 from choicegp import ChoiceGP, datasets
 from choicegp.experiments import sincos
-from choicegp.experiments.experiment import Options, Outcome
+from choicegp.experiments.experiment import ExperimentOptions, Outcome
 
 
 def posterior(n_sets, set_size, seed=0, **values):
@@ -39,7 +39,7 @@ def drawn(figure):
 
 
 def test_the_protocol_is_four_designs_of_two_kinds():
-    listed = sincos.runs(Options())
+    listed = sincos.runs(ExperimentOptions())
     assert len(listed) == 8
     assert {(s["n_sets"], s["set_size"]) for s in listed} == {(50, 3), (50, 5), (150, 3), (150, 5)}
     assert {s["seed"] for s in listed} == {0}
@@ -48,12 +48,12 @@ def test_the_protocol_is_four_designs_of_two_kinds():
 
 
 def test_repetitions_follow_the_seed_and_come_whole():
-    listed = sincos.runs(Options(seed=5, repetitions=2))
+    listed = sincos.runs(ExperimentOptions(seed=5, repetitions=2))
     assert [s["seed"] for s in listed] == [5] * 8 + [6] * 8
 
 
 def test_the_quick_version_is_smaller():
-    listed = sincos.runs(Options(quick=True))
+    listed = sincos.runs(ExperimentOptions(quick=True))
     assert {s["n_sets"] for s in listed} == {50}
     assert {s["max_utilities"] for s in listed if s["kind"] == "loo"} == {2}
 

@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import choicegp
-from choicegp.apps import console
+from choicegp.apps import terminal
 from choicegp.apps.table_options import TableOptions, takes_table
 
 N_DEFECTS_LISTED = 20
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         By default those of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(console.run(lambda: _invoke(given or ["--help"])))
+    sys.exit(terminal.run(lambda: _invoke(given or ["--help"])))
 
 
 def _invoke(arguments: list[str]) -> None:
@@ -43,7 +43,7 @@ def _invoke(arguments: list[str]) -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        console.say(f"choicegp {choicegp.__version__}")
+        terminal.say(f"choicegp {choicegp.__version__}")
         raise typer.Exit
 
 
@@ -110,7 +110,7 @@ def fit(
     check_place(output)
     rate = _lapse_rate(lapse)
     data = table.open_folder() if table.is_folder else table.read()
-    from choicegp.apps.words import drivers_in_words, fit_in_words
+    from choicegp.apps.summaries import drivers_in_words, fit_in_words
     from choicegp.estimators.choice_gp import ChoiceGP
 
     model = ChoiceGP(
@@ -118,9 +118,9 @@ def fit(
         n_restarts=restarts, max_seconds=max_seconds, random_state=seed,
     )  # fmt: skip
     model.fit(data).save(output)
-    console.say(fit_in_words(model, len(data)))
-    console.say(drivers_in_words(model))
-    console.say(f"The model is in {output}.")
+    terminal.say(fit_in_words(model, len(data)))
+    terminal.say(drivers_in_words(model))
+    terminal.say(f"The model is in {output}.")
 
 
 @app.command()
@@ -159,23 +159,23 @@ def select(
             check_place(place)
     rate = _lapse_rate(lapse)
     data = table.read()
-    from choicegp.apps.words import selection_in_words
+    from choicegp.apps.summaries import selection_in_words
     from choicegp.estimators.dimension import select_n_utilities
 
     found = select_n_utilities(
         data, max_utilities, seed, n_jobs=jobs, kernel=kernel, object_effects=object_effects, lapse=rate,
         n_restarts=restarts, folds=folds,
     )  # fmt: skip
-    console.say(selection_in_words(found))
+    terminal.say(selection_in_words(found))
     if output is not None:
         found.model.save(output)
-        console.say(f"The model is in {output}.")
+        terminal.say(f"The model is in {output}.")
     if picture is not None:
         from choicegp.plotting.files import save_figure
         from choicegp.plotting.selection_plot import plot_selection
 
         save_figure(plot_selection(found).figure, Path(picture))
-        console.say(f"The picture is in {picture}.")
+        terminal.say(f"The picture is in {picture}.")
 
 
 def _lapse_rate(text: str) -> float | str:
@@ -218,15 +218,15 @@ def predict(
             raise ChoiceGPError("say where the predictions for a folder go: -o FILE.parquet")
         folder = table.open_folder(**known)
         fitted.predict_file(folder, output)
-        console.say(f"Predictions for {len(folder)} sets are in {output}.")
+        terminal.say(f"Predictions for {len(folder)} sets are in {output}.")
         return
     data = table.read(**known)
     frame = fitted.predict_frame(data)
     if output is None:
-        console.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
+        terminal.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
     else:
         write_table(frame, output)
-        console.say(f"Predictions for {len(data)} sets are in {output}.")
+        terminal.say(f"Predictions for {len(data)} sets are in {output}.")
 
 
 @app.command()
@@ -251,7 +251,7 @@ def plot(
 
     fitted = ChoiceGP.load(model)
     for file in save_all(fitted, Path(output), kind or suitable_kinds(fitted)):
-        console.say(str(file))
+        terminal.say(str(file))
 
 
 @app.command()
@@ -262,11 +262,11 @@ def describe(table: TableOptions) -> None:
     A long table has one row per set and shown object; a wide one (--wide) has one row per set.
     """
     data = table.read()
-    console.say(data.describe())
+    terminal.say(data.describe())
     for defect in data.skipped[:N_DEFECTS_LISTED]:
-        console.say(f"  {defect}")
+        terminal.say(f"  {defect}")
     if len(data.skipped) > N_DEFECTS_LISTED:
-        console.say(f"  ... and {len(data.skipped) - N_DEFECTS_LISTED} more")
+        terminal.say(f"  ... and {len(data.skipped) - N_DEFECTS_LISTED} more")
 
 
 @app.command()
@@ -295,12 +295,12 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper again, or go on with one: runs that are done are not repeated."""
     from choicegp.apps import reproduce as body
-    from choicegp.experiments.experiment import Options
+    from choicegp.experiments.experiment import ExperimentOptions
 
     if show_list:
         body.list_experiments()
         return
-    body.reproduce(body.Request(name, Options(quick, seed, repetitions), output, data, jobs, dask))
+    body.reproduce(body.Request(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
 
 
 if __name__ == "__main__":

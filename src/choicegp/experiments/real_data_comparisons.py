@@ -7,14 +7,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.experiments.hierarchical import (
+from choicegp.experiments.bayesian_tests import (
     ROPE,
     HierarchicalTest,
     Probabilities,
     correlated_t_test,
     hierarchical_test,
 )
-from choicegp.experiments.real_data_paper import NAMES, PREFERENCES
+from choicegp.experiments.pairs import PREFERENCES
+from choicegp.experiments.real_data_paper import NAMES
 
 SCORES = {"accuracy": "accuracy", "common_accuracy": "common accuracy"}
 _LEAST = 2  # repetitions of a table, and tables of a test

@@ -1,7 +1,9 @@
 """Tables, models and rules of the experiment on real data, and what the paper reports about them."""
 
+from choicegp.experiments.pairs import PREFERENCES
+
 NAMES = {"am": "AM", "edm": "EDM", "jura": "Jura", "slump": "Slump", "vehicle": "Vehicle"}
-PREFERENCES = ("PGP", "GPGP", "PairGP")
+
 MODELS = ("ChoiceGP", "ChoiceGP, effects", *PREFERENCES)
 RULES = ("majority", "random")
 N_OBJECTS = 50

@@ -1,22 +1,24 @@
 """What the runs of the experiment on real data say, beside the paper's values."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from choicegp.experiments import real_data_paper as paper
-from choicegp.experiments.experiment import Outcome, Report
-from choicegp.experiments.hierarchical import ROPE, Probabilities
+from choicegp.experiments.bayesian_tests import ROPE, Probabilities
+from choicegp.experiments.experiment import ExperimentReport, Outcome
+from choicegp.experiments.markdown import markdown_table, mean_and_sd
+from choicegp.experiments.pairs import PREFERENCES
 from choicegp.experiments.real_data_comparisons import SCORES, Comparison, compared, table_by_table
 from choicegp.experiments.real_data_figures import draw_loo, draw_simplices
-from choicegp.experiments.real_data_paper import MODELS, NAMES, PREFERENCES
+from choicegp.experiments.real_data_paper import MODELS, NAMES
 
 _QUICK = "**A quick version on a part of the objects: its values say nothing about the paper's.**"
 
 
-def report(outcomes: Sequence[Outcome]) -> Report:
+def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
     """Write tables and draw figures of the runs that are done.
 
     Parameters
@@ -25,7 +27,7 @@ def report(outcomes: Sequence[Outcome]) -> Report:
 
     Returns
     -------
-    Report
+    ExperimentReport
     """
     frame = pd.DataFrame([{**outcome.settings, **outcome.values} for outcome in outcomes], columns=_columns(outcomes))
     fits, searches = frame[frame["part"] == "accuracy"], frame[frame["part"] == "utilities"]
@@ -42,25 +44,13 @@ def report(outcomes: Sequence[Outcome]) -> Report:
         searches = searches.loc[[name for name in NAMES if name in searches.index]]
         sections.append(_utilities(searches))
         figures["real-data-loo"] = draw_loo(searches)
-    return Report("\n\n".join(section for section in sections if section) + "\n", figures)
+    return ExperimentReport("\n\n".join(section for section in sections if section) + "\n", figures)
 
 
 def _columns(outcomes: Sequence[Outcome]) -> list[str]:
     """Return all settings and values that occur, and those that a table needs though no run may have it."""
     known = dict.fromkeys(name for outcome in outcomes for name in (*outcome.settings, *outcome.values))
     return [*(known | dict.fromkeys(("part", "majority_accuracy", "common_accuracy")))]
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
-
-
-def _spread(values: pd.Series) -> str:
-    """Write mean and standard deviation; one value has none."""
-    if len(values) < 2:
-        return f"{values.mean():.3f}" if len(values) else "–"
-    return f"{values.mean():.3f} ± {values.std(ddof=1):.3f}"
 
 
 def _beside(text: str, published: float | None) -> str:
@@ -103,7 +93,7 @@ def _majority(fits: pd.DataFrame) -> str:
         [
             NAMES[table],
             *(
-                _beside(_spread(_scores(fits, table, model, "majority")), paper.accuracy(table, model, "majority"))
+                _beside(mean_and_sd(_scores(fits, table, model, "majority")), paper.accuracy(table, model, "majority"))
                 for model in models
             ),
             _always_both(fits, table),
@@ -117,7 +107,7 @@ def _majority(fits: pd.DataFrame) -> str:
         "These are not the same task. The paper's EDM is probably another table than ours; its objects of Jura and "
         "Slump and its designs of Vehicle are not known. Always both: the accuracy, in ChoiceGP's task, of always "
         "answering that both are kept.",
-        _markdown(("table", *models, "always both"), rows),
+        markdown_table(("table", *models, "always both"), rows),
         _against_the_paper(fits),
     ])  # fmt: skip
 
@@ -166,10 +156,10 @@ def _coin(fits: pd.DataFrame) -> str:
         published = [paper.accuracy(table, model, "random") or 0.0 for model in PREFERENCES]
         above += [table] if min(published) > ceiling else []
         on_coins = [
-            _beside(_spread(_scores(tossed, table, m, "random")), p)
+            _beside(mean_and_sd(_scores(tossed, table, m, "random")), p)
             for m, p in zip(PREFERENCES, published, strict=True)
         ]
-        on_votes = [_spread(_scores(tossed, table, m, "random", "majority_accuracy")) for m in PREFERENCES]
+        on_votes = [mean_and_sd(_scores(tossed, table, m, "random", "majority_accuracy")) for m in PREFERENCES]
         rows.append([NAMES[table], f"{ceiling:.3f}", *on_coins, *on_votes])
     head = ("table", "ceiling", *PREFERENCES, *(f"{model}, majority labels" for model in PREFERENCES))
     return "\n\n".join([
@@ -177,7 +167,7 @@ def _coin(fits: pd.DataFrame) -> str:
         "Pairs of which both objects are kept are decided by a fair coin, in training and in test. No model's expected "
         "accuracy is above the ceiling, since nobody can foresee a coin. The last columns score the same models on the "
         "majority's labels.",
-        _markdown(head, rows),
+        markdown_table(head, rows),
         f"The paper's values are above the ceiling for all three models on {len(above)} of {len(rows)} tables"
         f"{_within(above)}{': there it must have scored otherwise' if above else ''}.",
     ])  # fmt: skip
@@ -186,7 +176,7 @@ def _coin(fits: pd.DataFrame) -> str:
 def _common(fits: pd.DataFrame) -> str:
     models = [model for model in MODELS if (fits["model"] == model).any()]
     rows = [
-        [NAMES[table], *(_spread(_scores(fits, table, model, "majority", "common_accuracy")) for model in models)]
+        [NAMES[table], *(mean_and_sd(_scores(fits, table, model, "majority", "common_accuracy")) for model in models)]
         for table in _tables(fits)
     ]
     return "\n\n".join([
@@ -194,7 +184,7 @@ def _common(fits: pd.DataFrame) -> str:
         "What all models can be asked: who wins a test pair of which one object was kept. For ChoiceGP that is the "
         "object that is more probably kept; preference models have learned by the majority rule. The paper does not "
         "have it.",
-        _markdown(("table", *models), rows),
+        markdown_table(("table", *models), rows),
     ])  # fmt: skip
 
 
@@ -229,7 +219,7 @@ def _tests(comparisons: Sequence[Comparison]) -> str:
         "share of posterior draws in which it is the most probable that on a new table ChoiceGP is better, practically "
         "equal or worse; the next column is how probable that is on average. Accuracies compare a three-way task with "
         "a two-way one, as in the paper; common accuracies compare the same task.",
-        _markdown(head, rows),
+        markdown_table(head, rows),
         f"ChoiceGP's accuracy is better in most draws against {', '.join(most) or 'none of them'}, and in more than "
         f"95% of them against {', '.join(sure) or 'none'}. The paper shows the draws in a figure and says that the "
         "vast majority is where ChoiceGP is better, against all three.",
@@ -252,7 +242,7 @@ def _single_tables(comparisons: Sequence[Comparison]) -> str:
         "Table by table, P(better) / P(rope) / P(worse) of the mean difference. The hierarchical test draws tables "
         "towards each other."
         + (' For the check: pip install "choicegp[comparison]".' if any(row.baycomp is None for row in tests) else ""),
-        _markdown(head, rows),
+        markdown_table(head, rows),
     ])  # fmt: skip
 
 
@@ -286,9 +276,9 @@ def _utilities(searches: pd.DataFrame) -> str:
         "brackets the paper's PSIS-LOO, of its own pairs. Ours is leave-one-out by cavities with refits, and why a "
         "number was chosen is said below; the paper takes the one with the best score. The tables have three outputs. "
         "With one utility the floor of the likelihood sets the score.",
-        _markdown(("table", *numbers, "chosen"), scores),
+        markdown_table(("table", *numbers, "chosen"), scores),
         "Difference to the best ± standard error of that difference:",
-        _markdown(("table", *numbers), gaps),
+        markdown_table(("table", *numbers), gaps),
         f"Three utilities have the best score on {len(three)} of {len(searches)} tables{_within(three)} and are chosen "
         f"on {len(taken)}{_within(taken)}; in the paper on all.",
         "\n".join(notes),

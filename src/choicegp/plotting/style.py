@@ -59,7 +59,7 @@ def mark_values(
     ax: "Axes", values: NDArray[Any] | list[float], size: float = 7, label: str = "", **options: Any
 ) -> None:
     """Draw a tick at every value on the lower edge, whatever the vertical scale."""
-    place = {"transform": ax.get_xaxis_transform(), "color": "0.3", "markersize": size, "label": label}
+    place: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "color": "0.3", "markersize": size, "label": label}
     ax.plot(values, [0.0] * len(values), "|", **place, **options)
 
 

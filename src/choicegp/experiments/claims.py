@@ -10,7 +10,7 @@ FEWEST = 5  # repetitions that a verdict needs: standard errors of fewer say lit
 TOO_FEW = "too few runs"
 
 
-class Difference(NamedTuple):
+class MeanDifference(NamedTuple):
     """Mean of a difference over repetitions.
 
     Attributes
@@ -39,7 +39,7 @@ class Difference(NamedTuple):
         return f"{self.mean:+.3f} ± {self.se:.3f}" if self.n > 1 else f"{self.mean:+.3f}" if self.n else ""
 
 
-def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference:
+def difference(first: Mapping[int, float], second: Mapping[int, float]) -> MeanDifference:
     """Return the mean of first minus second over the seeds that both have.
 
     Examples
@@ -50,9 +50,9 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Diffe
     seeds = sorted(first.keys() & second.keys())
     gaps = np.array([first[seed] - second[seed] for seed in seeds])
     if not seeds:
-        return Difference(np.nan, np.nan, 0)
+        return MeanDifference(np.nan, np.nan, 0)
     se = float(np.std(gaps, ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else np.nan
-    return Difference(float(gaps.mean()), se, len(seeds))
+    return MeanDifference(float(gaps.mean()), se, len(seeds))
 
 
 def mean_and_error(values: Mapping[int, float]) -> str:
@@ -67,14 +67,14 @@ def mean_and_error(values: Mapping[int, float]) -> str:
     return str(found).removeprefix("+")
 
 
-def is_better(found: Difference) -> str:
+def is_better(found: MeanDifference) -> str:
     """Judge "the first is better": confirmed, contradicted by its being clearly worse, or neither."""
     if found.n < FEWEST:
         return TOO_FEW
     return "confirmed" if found.is_above else "contradicted" if found.is_below else "not confirmed"
 
 
-def is_equal(found: Difference) -> str:
+def is_equal(found: MeanDifference) -> str:
     """Judge "the two are equal": confirmed by a small and sure mean, contradicted by a clear one that is not small."""
     if found.n < FEWEST:
         return TOO_FEW
@@ -83,7 +83,7 @@ def is_equal(found: Difference) -> str:
     return "confirmed" if 2 * found.se <= NEGLIGIBLE else "not confirmed"
 
 
-def is_not_worse(found: Difference) -> str:
+def is_not_worse(found: MeanDifference) -> str:
     """Judge "the first is no worse": contradicted where it is clearly worse, and by more than is negligible."""
     if found.n < FEWEST:
         return TOO_FEW

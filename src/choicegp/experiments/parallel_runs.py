@@ -1,6 +1,6 @@
 """Runs of an experiment side by side: on the cores of this machine, or on a Dask cluster.
 
-Either way the work is the same, `choicegp.experiments.attempt.attempt`, and records come as runs end, in any order.
+Either way `recorded_run` of `run_record` does the work, and records come as runs end, in any order.
 Only the process that asked for them keeps them, so that a worker may end at any time.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from choicegp.errors import ChoiceGPError
-from choicegp.experiments.attempt import Record, attempt, not_attempted
-from choicegp.experiments.experiment import Settings
-from choicegp.experiments.ledger import Ledger, key_of
+from choicegp.experiments.experiment import RunSettings
+from choicegp.experiments.run_log import RunLog, run_key
+from choicegp.experiments.run_record import RunRecord, failed_record, recorded_run
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -24,20 +24,22 @@ _MOST_GROWTH = 3_000_000_000  # bytes by which a process may grow
 _ADDRESS = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:\d+")
 
 
-def asked_runs(runs: Sequence[Settings]) -> list[Settings]:
-    """Return an experiment's settings as a ledger keeps them, each once: lists for tuples."""
-    return [json.loads(json.dumps(settings)) for settings in {key_of(settings): settings for settings in runs}.values()]
+def asked_runs(runs: Sequence[RunSettings]) -> list[RunSettings]:
+    """Return an experiment's settings as a run log keeps them, each once: lists for tuples."""
+    return [
+        json.loads(json.dumps(settings)) for settings in {run_key(settings): settings for settings in runs}.values()
+    ]
 
 
-def outstanding(asked: Sequence[Settings], ledger: Ledger) -> list[Settings]:
+def outstanding(asked: Sequence[RunSettings], log: RunLog) -> list[RunSettings]:
     """Return the runs that are not done: those never made, and those that failed."""
-    records = [(settings, ledger.record(settings)) for settings in asked]
+    records = [(settings, log.record(settings)) for settings in asked]
     return [settings for settings, record in records if record is None or record["status"] != "done"]
 
 
-def attempts(
-    module: str, todo: Sequence[Settings], data: str | None = None, jobs: int = -1, dask: str | None = None
-) -> Generator[Record, None, None]:
+def recorded_runs(
+    module: str, todo: Sequence[RunSettings], data: str | None = None, jobs: int = -1, dask: str | None = None
+) -> Generator[RunRecord, None, None]:
     """Make runs and yield their records as they come.
 
     Parameters
@@ -54,7 +56,7 @@ def attempts(
 
     Yields
     ------
-    Record
+    RunRecord
         Closing the iterator ends the runs that are under way.
     """
     if not todo:
@@ -68,8 +70,8 @@ def attempts(
 
 
 def _on_this_machine(
-    module: str, todo: Sequence[Settings], data: str | None, jobs: int
-) -> Generator[Record, None, None]:
+    module: str, todo: Sequence[RunSettings], data: str | None, jobs: int
+) -> Generator[RunRecord, None, None]:
     from joblib import Parallel, delayed, effective_n_jobs
 
     # Each process gets its share of the cores for linear algebra: joblib sees to that.
@@ -79,7 +81,7 @@ def _on_this_machine(
         with warnings.catch_warnings():
             # A process that grew too large is replaced between two runs: nothing is lost.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
-            yield from parallel(delayed(_attempt_in_worker)(module, settings, data) for settings in todo)
+            yield from parallel(delayed(_run_in_worker)(module, settings, data) for settings in todo)
     except Exception as error:  # not of a run: those are recorded
         raise ChoiceGPError(
             f"a worker process came to a sudden end ({type(error).__name__}), perhaps for lack of memory: then use "
@@ -87,7 +89,7 @@ def _on_this_machine(
         ) from error
 
 
-def _attempt_in_worker(module: str, settings: Settings, data: str | None) -> Record:
+def _run_in_worker(module: str, settings: RunSettings, data: str | None) -> RunRecord:
     """Make a run in a process that keeps its compiled programs.
 
     They let it grow, which loky takes for a leak: beyond 0.3 GB it would replace the process, every minute or so, and
@@ -97,10 +99,12 @@ def _attempt_in_worker(module: str, settings: Settings, data: str | None) -> Rec
         from joblib.externals.loky import process_executor
 
         process_executor._MAX_MEMORY_LEAK_SIZE = _MOST_GROWTH
-    return attempt(module, settings, data)
+    return recorded_run(module, settings, data)
 
 
-def _on_dask(module: str, todo: Sequence[Settings], data: str | None, address: str) -> Generator[Record, None, None]:
+def _on_dask(
+    module: str, todo: Sequence[RunSettings], data: str | None, address: str
+) -> Generator[RunRecord, None, None]:
     """Hand all runs to a cluster at once.
 
     Dask's own futures, not joblib's backend for Dask: that one waits for ever when a task has ended its workers several
@@ -109,7 +113,7 @@ def _on_dask(module: str, todo: Sequence[Settings], data: str | None, address: s
     with contextlib.closing(_connected(address)) as client:
         from distributed import as_completed
 
-        futures = {client.submit(attempt, module, settings, data, pure=False): settings for settings in todo}
+        futures = {client.submit(recorded_run, module, settings, data, pure=False): settings for settings in todo}
         try:
             for future in as_completed(futures, loop=client.loop):
                 record = _result(future, futures.pop(future), address)
@@ -120,10 +124,10 @@ def _on_dask(module: str, todo: Sequence[Settings], data: str | None, address: s
             client.cancel(list(futures))
 
 
-def _result(future: Any, settings: Settings, address: str) -> Record:
+def _result(future: Any, settings: RunSettings, address: str) -> RunRecord:
     if future.status == "error":
         # The cluster's doing: the run ended its worker several times, or the worker could not begin it.
-        return not_attempted(settings, future.exception())
+        return failed_record(settings, future.exception())
     try:
         return future.result()
     except Exception as error:  # cancelled: not by us, who would not ask any more

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from choicegp import __version__
-from choicegp.experiments.experiment import Outcome, Settings
+from choicegp.experiments.experiment import Outcome, RunSettings
 
-Record = dict[str, Any]
+RunRecord = dict[str, Any]
 """What became of a run, plain JSON: ``settings``; ``status``, "done" or "failed"; ``values``, or ``error`` with its
 ``type``, ``message`` and the last lines of its ``traceback``; ``warnings``, as texts; ``seconds``; ``started``;
 ``version`` of choicegp, ``software`` beside it and the ``machine``."""
@@ -26,7 +26,7 @@ FIELDS = ("settings", "status", "warnings", "seconds", "started", "version", "so
 _TRACEBACK_LINES = 20
 
 
-def attempt(module: str, settings: Settings, data: str | None) -> Record:
+def recorded_run(module: str, settings: RunSettings, data: str | None) -> RunRecord:
     """Run one experiment once, and record what came of it.
 
     Parameters
@@ -39,7 +39,7 @@ def attempt(module: str, settings: Settings, data: str | None) -> Record:
 
     Returns
     -------
-    Record
+    RunRecord
         An exception in the run is recorded, not raised.
     """
     started, start = _now(), time.perf_counter()
@@ -48,7 +48,7 @@ def attempt(module: str, settings: Settings, data: str | None) -> Record:
         try:
             experiment = importlib.import_module(module)
             start = time.perf_counter()  # the first run of a process would pay for the imports
-            found: Record = {"status": "done", "values": plain(experiment.run(settings, data))}
+            found: RunRecord = {"status": "done", "values": plain(experiment.run(settings, data))}
         except Exception as error:
             found = {"status": "failed", "error": _described(error)}
     seconds = round(time.perf_counter() - start, 3)
@@ -57,14 +57,14 @@ def attempt(module: str, settings: Settings, data: str | None) -> Record:
     return {"settings": settings, **found, "seconds": seconds, "started": started, **about}
 
 
-def not_attempted(settings: Settings, error: BaseException) -> Record:
-    """Record a run that no worker could make or bring to its end."""
+def failed_record(settings: RunSettings, error: BaseException) -> RunRecord:
+    """RunRecord a run that no worker could make or bring to its end."""
     about = {"version": __version__, "software": software(), "machine": "unknown"}
     found = {"status": "failed", "error": _described(error), "warnings": []}
     return {"settings": settings, **found, "seconds": 0.0, "started": _now(), **about}
 
 
-def outcome(record: Record) -> Outcome:
+def outcome(record: RunRecord) -> Outcome:
     """Return what an experiment's report needs of the record of a run that was done."""
     return Outcome(record["settings"], record["values"], record["seconds"], record["version"])
 
