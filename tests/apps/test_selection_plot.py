@@ -99,7 +99,7 @@ class TestCommand:
         assert lines[0].split()[0] == "1"
         assert next(line for line in lines if line.startswith("Chosen: ")).startswith("Chosen: 1 utility: ")
         assert ChoiceGP.load("model.cgp").n_utilities_ == 1
-        assert lines[-2:] == ["The model is in model.cgp.", "The picture is in s.png."]
+        assert lines[-2:] == ["The model is in model.cgp.", "The plot is in s.png."]
         assert (choices / "s.png").read_bytes().startswith(b"\x89PNG")
 
     def test_folds_are_passed_on(self, choices, run, found, monkeypatch):
