@@ -26,7 +26,7 @@ def test_few_repetitions_have_no_error():
     assert str(one) == "+0.100"
     assert (one.n, none.n, str(none)) == (1, 0, "")
     assert np.isnan([one.se, none.mean]).all()
-    assert not one.is_above
+    assert one.sign == 0
     assert mean_and_error({}) == ""
     assert mean_and_error({3: 0.5}) == "0.500"
     assert mean_and_error({3: -0.5, 4: -0.7}) == "-0.600 ± 0.100"

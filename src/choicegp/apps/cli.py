@@ -50,8 +50,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _start(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Learn from choices: which objects a person would keep from any set, and why."""
@@ -122,8 +121,7 @@ def select(
         int, typer.Option("--max-utilities", min=1, help="Maximum number of utilities to try.")
     ] = 5,
     folds: Annotated[
-        int | None,
-        typer.Option("--folds", min=2, show_default=False, help="Break ties by k-fold cross-validation."),
+        int | None, typer.Option("--folds", min=2, show_default=False, help="Break ties by k-fold cross-validation.")
     ] = None,
     output: Annotated[str | None, output_option("File for the model with the chosen number of utilities.")] = None,
     picture: Annotated[

@@ -23,23 +23,8 @@ def write_pages(
 ) -> list[Path]:
     """Write table, figures and page of the runs that came to an end; every file is written whole or not at all.
 
-    Parameters
-    ----------
-    folder : Path
-    name : str
-        Of the experiment; table and page are called so.
-    experiment : module
-    n_asked : int
-        Number of runs that were asked for.
-    records : sequence of RunRecord
-        In the order in which they were asked for.
-    command : sequence of str
-        The words of the command that makes all this.
-
-    Returns
-    -------
-    list of Path
-        The page first.
+    Of ``n_asked`` runs these are the records, in the order in which they were asked for, and ``command`` has the words
+    that make all this. Returned are the files, the page first.
     """
     from choicegp.plotting.files import save_figure
 

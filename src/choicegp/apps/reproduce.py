@@ -23,27 +23,14 @@ _A_DAY = 24 * 3600.0
 
 
 class Request(NamedTuple):
-    """What was asked for: an experiment, a folder for its results, and where its runs are made.
-
-    Attributes
-    ----------
-    name : str
-    options : ExperimentOptions
-    out : str
-    data : str or None
-        The folder of published tables.
-    jobs : int
-        Processes on this machine.
-    dask : str or None
-        Address of a scheduler.
-    """
+    """What was asked for: an experiment, a folder for its results, and where its runs are made."""
 
     name: str
     options: ExperimentOptions = ExperimentOptions()
     out: str = FOLDER
-    data: str | None = None
-    jobs: int = ALL_CORES
-    dask: str | None = None
+    data: str | None = None  # the folder of published tables
+    jobs: int = ALL_CORES  # processes on this machine
+    dask: str | None = None  # address of a scheduler
 
     @property
     def folder(self) -> Path:
@@ -72,10 +59,7 @@ def list_experiments() -> None:
 def reproduce(request: Request) -> None:
     """Make the runs of an experiment that are not done yet, and write its table, figures and page.
 
-    Parameters
-    ----------
-    request : Request
-        A run that fails is recorded, and the others go on; at the end that is an error.
+    A run that fails is recorded, and the others continue; at the end that is an error.
     """
     _check(request)
     from choicegp.experiments.parallel_runs import asked_runs

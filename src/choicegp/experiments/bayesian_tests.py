@@ -63,31 +63,14 @@ class Probabilities(NamedTuple):
 
 
 class HierarchicalTest(NamedTuple):
-    """What the differences on several data sets say about a new one.
+    """What the differences on several data sets say about a new one."""
 
-    Attributes
-    ----------
-    shares : Probabilities
-        Of the posterior draws, those in which the region is the most probable one on a new data set.
-    means : Probabilities
-        That the mean difference on a new data set lies in the region, averaged over the draws.
-    points : ndarray (draws, 3)
-        These probabilities of each draw, a point of the simplex each.
-    data_sets : list of Probabilities
-        That the mean difference on each of the data sets seen lies in the region.
-    mu : ndarray (draws, data sets)
-        Draws of the mean differences.
-    rhat : float
-        Largest R-hat of all parameters.
-    n_divergent : int
-    """
-
-    shares: Probabilities
-    means: Probabilities
-    points: NDArray[np.float64]
-    data_sets: list[Probabilities]
-    mu: NDArray[np.float64]
-    rhat: float
+    shares: Probabilities  # of the draws in which the region is the most probable one on a new data set
+    means: Probabilities  # that the mean difference on a new data set lies in the region, averaged over the draws
+    points: NDArray[np.float64]  # (draws, 3): these probabilities of each draw, a point of the simplex each
+    data_sets: list[Probabilities]  # that the mean difference on each of the data sets seen lies in the region
+    mu: NDArray[np.float64]  # (draws, data sets): draws of the mean differences
+    rhat: float  # the largest of all parameters
     n_divergent: int
 
 
@@ -105,17 +88,7 @@ class _Summary(NamedTuple):
 def correlated_t_test(differences: ArrayLike, rho: float, rope: float = ROPE) -> Probabilities:
     """Test the differences on one data set: the posterior of their mean is Student's t with n - 1 degrees of freedom.
 
-    Parameters
-    ----------
-    differences : array_like (n,)
-        At least two; positive where the first model is better.
-    rho : float
-        Correlation of two of them.
-    rope : float
-
-    Returns
-    -------
-    Probabilities
+    There are at least two differences, positive where the first model is better; ``rho`` is the correlation of two.
 
     Examples
     --------
@@ -134,23 +107,10 @@ def correlated_t_test(differences: ArrayLike, rho: float, rope: float = ROPE) ->
 def hierarchical_test(
     differences: Sequence[ArrayLike], rho: float, rope: float = ROPE, *, n_draws: int = 2000, seed: int = 0
 ) -> HierarchicalTest:
-    """Test the differences on several data sets together.
+    """Test the differences on several data sets together, with ``n_draws`` of each of four chains.
 
-    Parameters
-    ----------
-    differences : sequence of array_like
-        Of each data set, at least two; positive where the first model is better.
-    rho : float
-        Correlation of two differences on the same data set.
-    rope : float
-    n_draws : int
-        Of each of four chains.
-    seed : int
-        The same seed gives the same draws.
-
-    Returns
-    -------
-    HierarchicalTest
+    Of each data set there are at least two differences, positive where the first model is better; ``rho`` is the
+    correlation of two differences on the same data set.
     """
     if len(differences) == 0:
         raise ChoiceGPError("a test needs the differences on one data set or more")

@@ -29,52 +29,24 @@ single sets) are kept in the run log alone."""
 
 
 class ExperimentOptions(NamedTuple):
-    """What the user asks of an experiment.
+    """What the user asks of an experiment."""
 
-    Attributes
-    ----------
-    quick : bool
-        A much smaller version, to see within a minute or two that everything works.
-    seed : int
-        Of the first repetition; the others follow it.
-    repetitions : int or None
-        None for the number that the protocol states.
-    """
-
-    quick: bool = False
-    seed: int = 0
-    repetitions: int | None = None
+    quick: bool = False  # a much smaller version, to see within a minute or two that everything works
+    seed: int = 0  # of the first repetition; the others follow it
+    repetitions: int | None = None  # None for the number that the protocol states
 
 
 class Outcome(NamedTuple):
-    """A run that was done.
-
-    Attributes
-    ----------
-    settings : dict
-    values : dict
-    seconds : float
-        Of the run, data and scoring included.
-    version : str
-        Of choicegp.
-    """
+    """A run that was done."""
 
     settings: RunSettings
     values: RunValues
-    seconds: float
-    version: str
+    seconds: float  # of the run, data and scoring included
+    version: str  # of choicegp
 
 
 class ExperimentReport(NamedTuple):
-    """What an experiment says.
+    """What an experiment says."""
 
-    Attributes
-    ----------
-    text : str
-        Markdown below the heading: tables of our values beside the paper's, and what differs.
-    figures : dict of str to Figure
-        By file name, without its ending.
-    """
-
-    text: str
-    figures: "dict[str, Figure]"
+    text: str  # Markdown below the heading: tables of our values beside the paper's, and what differs
+    figures: "dict[str, Figure]"  # by file name, without its ending

@@ -1,6 +1,6 @@
 """Tables, verdicts and figures of the experiment on inconsistent preferences."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,34 +28,24 @@ RIVALS = tuple(PREFERENCES)
 MODELS = ("ChoiceGP", *RIVALS)
 
 
-class Key(NamedTuple):
-    """What repetitions are grouped by."""
-
-    n_classes: int
-    sparsity: float
-    model: str
-    n_utilities: int | None
-
-
 class Results:
-    """RunValues of the runs that are done, by repetition."""
+    """Values of the runs that are done, by classes, sparsity, model and number of utilities, and then by seed."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:
-        self.values: dict[Key, dict[int, RunValues]] = {}
+        self.values: dict[tuple[int, float, str, int | None], dict[int, RunValues]] = {}
         for outcome in sorted(outcomes, key=lambda outcome: outcome.settings["seed"]):
             s = outcome.settings
-            key = Key(s["n_classes"], s["sparsity"], s["model"], s.get("n_utilities"))
+            key = (s["n_classes"], s["sparsity"], s["model"], s.get("n_utilities"))
             self.values.setdefault(key, {})[s["seed"]] = outcome.values
-        self.classes = sorted({key.n_classes for key in self.values})
+        self.classes = sorted({n_classes for n_classes, *_ in self.values})
 
     def levels(self, n_classes: int) -> list[float]:
         """Return the levels of sparsity at which something was run."""
-        return sorted({key.sparsity for key in self.values if key.n_classes == n_classes})
+        return sorted({sparsity for classes, sparsity, *_ in self.values if classes == n_classes})
 
     def numbers(self, n_classes: int) -> list[int]:
         """Return the numbers of utilities that ChoiceGP had at the medium level."""
-        found = {key.n_utilities for key in self.values if key[:3] == (n_classes, MEDIUM, "ChoiceGP")}
-        return sorted(d for d in found if d is not None)
+        return sorted(d for *key, d in self.values if key == [n_classes, MEDIUM, "ChoiceGP"] and d is not None)
 
     def at(
         self, score: str, n_classes: int, sparsity: float, model: str, n_utilities: int | None = None
@@ -63,7 +53,7 @@ class Results:
         """Return a score by seed; of ChoiceGP with the true number of utilities unless another is given."""
         if model == "ChoiceGP" and n_utilities is None:
             n_utilities = N_TRUE[n_classes]
-        found = self.values.get(Key(n_classes, sparsity, model, n_utilities), {})
+        found = self.values.get((n_classes, sparsity, model, n_utilities), {})
         return {seed: values[score] for seed, values in found.items() if score in values}
 
     def over_levels(self, score: str, n_classes: int, model: str) -> dict[int, float]:
@@ -74,11 +64,13 @@ class Results:
 
     def gap(self, score: str, n_classes: int, rival: str, sparsity: float | None = None) -> MeanDifference:
         """Return ChoiceGP minus a rival, at one level or over all of them."""
-        if sparsity is None:
-            own, other = (self.over_levels(score, n_classes, model) for model in ("ChoiceGP", rival))
-        else:
-            own, other = (self.at(score, n_classes, sparsity, model) for model in ("ChoiceGP", rival))
-        return difference(own, other)
+
+        def scores(model: str) -> dict[int, float]:
+            if sparsity is None:
+                return self.over_levels(score, n_classes, model)
+            return self.at(score, n_classes, sparsity, model)
+
+        return difference(scores("ChoiceGP"), scores(rival))
 
     def step(self, n_classes: int, before: int, after: int) -> MeanDifference:
         """Return what going from one number of utilities to another adds to the accuracy at the medium level."""
@@ -185,9 +177,12 @@ def _fits_table(results: Results) -> str:
     rows = []
     for n_classes in results.classes:
         for model in MODELS:
-            keys = [key for key in results.values if (key.n_classes, key.model) == (n_classes, model)]
-            own = [key for key in keys if key.n_utilities in (None, N_TRUE[n_classes])]
-            values = [values for key in own for values in results.values[key].values()]
+            values = [
+                one
+                for (classes, _, name, d), own in results.values.items()
+                if (classes, name) == (n_classes, model) and d in (None, N_TRUE[n_classes])
+                for one in own.values()
+            ]
             if not values:
                 continue
             converged = sum(one["status"] == "converged" for one in values)

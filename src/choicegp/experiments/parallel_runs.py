@@ -40,33 +40,17 @@ def outstanding(asked: Sequence[RunSettings], log: RunLog) -> list[RunSettings]:
 def recorded_runs(
     module: str, todo: Sequence[RunSettings], data: str | None = None, jobs: int = -1, dask: str | None = None
 ) -> Generator[RunRecord, None, None]:
-    """Make runs and yield their records as they come.
+    """Make runs and yield their records as they come; closing the iterator ends the runs that are under way.
 
-    Parameters
-    ----------
-    module : str
-        Full name of the experiment's module; workers import it.
-    todo : sequence of dict
-    data : str, optional
-        The folder of published tables, by default the one named by a worker's CHOICEGP_DATA.
-    jobs : int
-        Processes on this machine, -1 for one on each core; with one the runs are made in this process.
-    dask : str, optional
-        Address of a Dask scheduler, whose workers then make the runs.
-
-    Yields
-    ------
-    RunRecord
-        Closing the iterator ends the runs that are under way.
+    Workers import the experiment's ``module``; ``data`` is the folder of published tables, by default the one that a
+    worker's CHOICEGP_DATA names. The runs are made by ``jobs`` processes on this machine (-1: one on each core; 1: in
+    this process), or by the workers of the Dask scheduler at the address ``dask``.
     """
     if not todo:
         return
-    if dask is not None:
-        with contextlib.closing(_on_dask(module, todo, data, dask)) as records:
-            yield from records
-    else:
-        with contextlib.closing(_on_this_machine(module, todo, data, jobs)) as records:
-            yield from records
+    runs = _on_this_machine(module, todo, data, jobs) if dask is None else _on_dask(module, todo, data, dask)
+    with contextlib.closing(runs) as records:
+        yield from records
 
 
 def _on_this_machine(

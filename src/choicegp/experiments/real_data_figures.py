@@ -17,16 +17,7 @@ _CORNERS = np.array([[0.0, 0.0], [0.5, _TOP], [1.0, 0.0]])  # left, rope, right
 
 
 def draw_simplices(comparisons: Sequence[Comparison]) -> Figure:
-    """Draw the posterior draws of every comparison in its simplex.
-
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-
-    Returns
-    -------
-    Figure
-    """
+    """Draw the posterior draws of every comparison in its simplex."""
     figure = new_figure(3.9 * len(comparisons), 3.9)
     for ax, comparison in zip(panels(figure, len(comparisons)), comparisons, strict=True):
         _draw_simplex(ax, comparison)
@@ -58,15 +49,8 @@ def _draw_simplex(ax: Axes, comparison: Comparison) -> None:
 def draw_loo(searches: pd.DataFrame) -> Figure:
     """Draw the leave-one-out score of every table against the number of utilities, beside the paper's.
 
-    Parameters
-    ----------
-    searches : DataFrame
-        A row per table, its index: ``n_utilities`` that was chosen, and ``elpd_1``, ``se_1``, ``difference_se_1`` and
-        so on.
-
-    Returns
-    -------
-    Figure
+    The index of ``searches`` names the tables; its columns are ``n_utilities``, which was chosen, ``elpd_1``, ``se_1``,
+    ``difference_se_1`` and so on.
     """
     columns = min(3, len(searches))
     figure = new_figure(max(5.0, 3.6 * columns), 1.0 + 2.8 * -(-len(searches) // columns))

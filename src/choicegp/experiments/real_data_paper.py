@@ -31,10 +31,6 @@ LOO = {
 def accuracy(table: str, model: str, rule: str) -> float | None:
     """Return the paper's accuracy of a model, None where it has none; ChoiceGP needs no rule.
 
-    Parameters
-    ----------
-    table, model, rule : str
-
     Examples
     --------
     >>> accuracy("slump", "PGP", "majority")

@@ -19,16 +19,7 @@ _QUICK = "**A quick version on a part of the objects: its values say nothing abo
 
 
 def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
-    """Write tables and draw figures of the runs that are done.
-
-    Parameters
-    ----------
-    outcomes : sequence of Outcome
-
-    Returns
-    -------
-    ExperimentReport
-    """
+    """Write tables and draw figures of the runs that are done."""
     frame = pd.DataFrame([{**outcome.settings, **outcome.values} for outcome in outcomes], columns=_columns(outcomes))
     fits, searches = frame[frame["part"] == "accuracy"], frame[frame["part"] == "utilities"]
     sections = [_QUICK] if len(frame) and frame["n_objects"].max() < paper.N_OBJECTS else []

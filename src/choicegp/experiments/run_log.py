@@ -34,17 +34,9 @@ def run_key(settings: RunSettings) -> str:
 
 
 class RunLog:
-    """The runs of one experiment in a file, which belongs to one process at a time.
+    """The runs of one experiment in a file of JSON lines, which belongs to one process at a time.
 
-    Parameters
-    ----------
-    path : str or path
-        A file of JSON lines; it is made if need be.  Its folder must exist.
-
-    Attributes
-    ----------
-    records : dict
-        The last record of every run, by its key.
+    The file is made if need be; its folder must exist. ``records`` holds the last record of every run, by its key.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

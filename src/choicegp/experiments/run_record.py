@@ -27,20 +27,10 @@ _TRACEBACK_LINES = 20
 
 
 def recorded_run(module: str, settings: RunSettings, data: str | None) -> RunRecord:
-    """Run one experiment once, and record what came of it.
+    """Make one run and record what came of it; an exception in the run is recorded, not raised.
 
-    Parameters
-    ----------
-    module : str
-        Full name of the experiment's module.
-    settings : dict
-    data : str or None
-        The folder of published tables, None for the one named by CHOICEGP_DATA.
-
-    Returns
-    -------
-    RunRecord
-        An exception in the run is recorded, not raised.
+    ``module`` is the full name of the experiment's module, ``data`` the folder of published tables, None for the one
+    that CHOICEGP_DATA names.
     """
     started, start = _now(), time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:

@@ -112,14 +112,7 @@ def draw_ranking(ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64],
     """Draw objects from the best down, with one utility each."""
     places = np.arange(len(mean))
     ax.errorbar(
-        mean,
-        places,
-        xerr=sd,
-        fmt="o",
-        color=COLOURS[0],
-        ecolor="0.7",
-        elinewidth=1.0,
-        label="standard deviation",
+        mean, places, xerr=sd, fmt="o", color=COLOURS[0], ecolor="0.7", elinewidth=1.0, label="standard deviation"
     )
     ax.set_yticks(places, names, fontsize=8)
     ax.set_ylim(len(mean) - 0.5, -0.5)
@@ -128,11 +121,7 @@ def draw_ranking(ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64],
 
 
 def draw_front(
-    ax: "Axes",
-    mean: NDArray[np.float64],
-    sd: NDArray[np.float64],
-    front: NDArray[np.bool_],
-    names: list[str],
+    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_], names: list[str]
 ) -> None:
     """Draw objects by two utilities; those of the front are marked and as many as can be are named."""
     x, y = mean[:, 0], mean[:, 1]

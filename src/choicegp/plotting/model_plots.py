@@ -80,11 +80,7 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
 
 
 def plot_effects(
-    model: "ChoiceGP",
-    features: Sequence[str] | None = None,
-    *,
-    effects: Effects | None = None,
-    axes: Any = None,
+    model: "ChoiceGP", features: Sequence[str] | None = None, *, effects: Effects | None = None, axes: Any = None
 ) -> NDArray[Any]:
     """Draw what each feature does to each utility, one panel per feature, with 95% bands.
 
@@ -242,14 +238,7 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     trace = np.asarray(result.elbo_trace, dtype=float)
     ax = ax or new_axes(7.4, 3.6)
     steps = np.arange(1, len(trace) + 1)
-    ax.plot(
-        steps,
-        trace,
-        color=COLOURS[0],
-        linewidth=1.5,
-        marker="." if len(trace) < 100 else "",
-        label="at each step",
-    )
+    ax.plot(steps, trace, color=COLOURS[0], linewidth=1.5, marker="." if len(trace) < 100 else "", label="at each step")
     ax.axhline(
         model.elbo_,
         color=COLOURS[1],
