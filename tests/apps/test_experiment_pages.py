@@ -95,7 +95,7 @@ class TestPage:
         assert "## Warnings\n\n- 2 runs: a fit stopped at its limit\n" in page(warned)
 
     def test_a_quick_version_says_so(self):
-        assert "\n\n**A quick version: " in page([done({"seed": 0})], command=[*COMMAND, "--quick"])
+        assert "\n\n**This is a quick version: " in page([done({"seed": 0})], command=[*COMMAND, "--quick"])
 
 
 class TestFiles:

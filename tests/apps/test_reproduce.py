@@ -108,7 +108,7 @@ class TestGoingOn:
         assert told.startswith("2 of 4 runs are done.")
         assert err.splitlines()[-1] == (
             "interrupted: 2 of 4 runs are done and kept in experiments-out/toy.jsonl; "
-            "the same command goes on from there"
+            "the same command continues from there"
         )
         assert "- 2 of 4 runs are done" in (out / "toy.md").read_text()
         (toy / "interrupt-2").unlink()
@@ -121,8 +121,8 @@ class TestGoingOn:
         code, _, err = run("reproduce", "toy", "--jobs", "2")
         assert code == 2
         last = err.splitlines()[-1]
-        assert last.startswith("error: a worker process came to a sudden end (TerminatedWorkerError)")
-        assert "runs are done and kept in experiments-out/toy.jsonl, the same command goes on from there" in last
+        assert last.startswith("error: a worker process ended suddenly (TerminatedWorkerError)")
+        assert "runs are done and kept in experiments-out/toy.jsonl, the same command continues from there" in last
         (toy / "kill-2").unlink()
         assert reproduced(run)[0] == 0
         assert times_run(toy)[0] == times_run(toy)[1] == 1
@@ -150,7 +150,7 @@ class TestGoingOn:
     def test_quick_and_full_are_never_mixed(self, toy, out, run):
         assert reproduced(run, "--quick")[0] == 0
         assert [record["settings"]["seed"] for record in log_lines(out / "quick" / "toy.jsonl")] == [0, 1]
-        assert "its numbers are not those of the experiment" in (out / "quick" / "toy.md").read_text()
+        assert "its numbers are not the results of the experiment" in (out / "quick" / "toy.md").read_text()
         assert not (out / "toy.md").exists()
         assert reproduced(run)[0] == 0
         assert times_run(toy) == {0: 2, 1: 2, 2: 1, 3: 1}
@@ -167,7 +167,7 @@ class TestWhatGoesWrong:
         assert not out.exists()
 
     def test_no_experiment(self, run):
-        assert run("reproduce")[2].startswith("error: say which experiment: sincos, pareto, ")
+        assert run("reproduce")[2].startswith("error: the command needs the name of an experiment: sincos, pareto, ")
 
     def test_no_data_folder(self, toy, out, run):
         code, _, err = reproduced(run, "--data", "nowhere")
@@ -187,7 +187,7 @@ class TestWhatGoesWrong:
     def test_no_dask_scheduler(self, toy, out, run):
         code, told, err = run("reproduce", "toy", "--dask", "nowhere")
         assert (code, told) == (2, "")
-        assert err == "error: --dask: 'nowhere' is no address of a scheduler: write tcp://HOST:PORT\n"
+        assert err == "error: --dask: 'nowhere' is not the address of a scheduler: write tcp://HOST:PORT\n"
 
     def test_a_report_that_fails_leaves_the_raw_results_and_no_page(self, toy, out, run, monkeypatch):
         import toy_experiment

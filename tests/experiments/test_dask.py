@@ -66,7 +66,7 @@ def test_a_cluster_without_workers_is_told(toy, monkeypatch):
     monkeypatch.setattr(parallel_runs, "CONNECTION_SECONDS", 0.5)
     with (
         LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as empty,
-        pytest.raises(ChoiceGPError, match="has no workers: start some"),
+        pytest.raises(ChoiceGPError, match="has no workers: start at least one"),
     ):
         list(recorded_runs(MODULE, [{"seed": 0, "notes": str(toy)}], dask=empty.scheduler_address))
 

@@ -89,7 +89,7 @@ def test_a_worker_that_is_killed_is_told_and_what_came_before_is_there(toy):
     records = recorded_runs(MODULE, runs(toy), jobs=2)
     assert sorted(seeds(next(records) for _ in range(3))) == [0, 1, 2]
     (toy / "wait-3").unlink()
-    with pytest.raises(ChoiceGPError, match="a worker process came to a sudden end"):
+    with pytest.raises(ChoiceGPError, match="a worker process ended suddenly"):
         next(records)
     assert times_run(toy) == [1, 1, 1, 1]
 
@@ -106,7 +106,7 @@ class TestDask:
         "address", ["", "localhost", "tcp://localhost", "tcp://localhost:http", "ftp://localhost:1"]
     )
     def test_what_is_no_address_is_refused(self, toy, address):
-        with pytest.raises(ChoiceGPError, match="is no address of a scheduler: write tcp://HOST:PORT"):
+        with pytest.raises(ChoiceGPError, match="is not the address of a scheduler: write tcp://HOST:PORT"):
             list(recorded_runs(MODULE, runs(toy), dask=address))
 
     def test_what_the_cluster_could_not_do_is_a_failure(self):

@@ -207,7 +207,10 @@ def test_the_report_copes_with_a_part_of_the_runs(tests_made):
         text, figures = real_data.report(done)
         assert "nan" not in text
         assert ("real-data-loo" in figures) == any(outcome.settings["part"] == "utilities" for outcome in done)
-    assert "needs two tables with two repetitions" in real_data.report(outcomes(("am",))).text
+    assert (
+        "needs two repetitions of ChoiceGP and a preference model on two tables"
+        in real_data.report(outcomes(("am",))).text
+    )
     # Two tables have both repetitions of all models, a third one has them of ChoiceGP alone.
     tests_made.clear()
     some = [

@@ -162,7 +162,7 @@ def test_repetitions_are_averaged_and_counted():
     assert "| 50 | 3 | 1 | -850.0 ± 5.0 |" in text
     assert "| 50 | 3 | 2 | -35.0 ± 5.0 |" in text  # not chosen by both
     assert "- 50 sets of 3: d = 2 in 1 of 2, d = 3 in 1 of 2" in text
-    assert "Two utilities are found in 1 of 2." in text
+    assert "Two utilities are found in 1 of 2 searches." in text
 
 
 def test_the_papers_observations_are_counted_by_repetition():
@@ -185,7 +185,7 @@ def test_all_four_panels_are_drawn():
     for figure in found.figures.values():
         assert len(drawn(figure).axes) == 4
     assert found.text.count("**chosen**") == 4
-    assert "Two utilities are found in 4 of 4." in found.text
+    assert "Two utilities are found in 4 of 4 searches." in found.text
 
 
 def test_models_are_fitted_with_their_default_options(monkeypatch):

@@ -257,9 +257,7 @@ def reproduce(
     ] = "experiments-out",
     data: Annotated[
         str | None,
-        typer.Option(
-            "--data", metavar="FOLDER", help="Folder of the published tables.", show_default="that of CHOICEGP_DATA"
-        ),
+        typer.Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
     ] = None,
     jobs: Jobs = -1,
     dask: Annotated[

@@ -15,6 +15,7 @@ from choicegp.experiments.markdown import markdown_table
 from choicegp.experiments.run_record import RunRecord, outcome
 from choicegp.files import whole_file
 
+_QUICK = "**This is a quick version: its numbers are not the results of the experiment.**"
 OWN_COLUMNS = ("seconds", "status", "error", "warnings", "version", "software", "machine", "started")
 
 
@@ -91,7 +92,7 @@ def page_text(
     figures = [f"![{name}]({name}.png)" for name in report.figures if f"({name}." not in report.text]
     parts = [
         f"# {experiment.TITLE}",
-        *(["**A quick version: its numbers are not those of the experiment.**"] if "--quick" in command else []),
+        *([_QUICK] if "--quick" in command else []),
         "## Protocol",
         inspect.getdoc(experiment) or "",
         "## Results",

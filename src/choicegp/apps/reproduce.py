@@ -1,4 +1,4 @@
-"""The command that runs the paper's experiments again, goes on where it was stopped, and writes what they say."""
+"""The command that runs the experiments of the paper, continues them, and writes their results."""
 
 import contextlib
 import sys
@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
 
 def list_experiments() -> None:
-    """Say which experiments there are."""
+    """List the experiments."""
     width = max(map(len, registry.EXPERIMENTS))
     for name in registry.EXPERIMENTS:
         terminal.say(f"{name:{width}}  {registry.title(name)}")
@@ -84,7 +84,7 @@ def reproduce(request: Request) -> None:
 def _check(request: Request) -> None:
     """Refuse what cannot be done, before anything is made."""
     if not request.name:
-        raise ChoiceGPError(f"say which experiment: {', '.join(registry.EXPERIMENTS)}")
+        raise ChoiceGPError(f"the command needs the name of an experiment: {', '.join(registry.EXPERIMENTS)}")
     registry.module_name(request.name)
     if request.data is not None and not Path(request.data).is_dir():
         raise ChoiceGPError(f"--data: there is no folder {request.data}")
@@ -119,10 +119,10 @@ def _end(stopped: BaseException | None, records: "list[RunRecord]", n_asked: int
     n_failed = sum(record["status"] != "done" for record in records)
     kept = f"{len(records) - n_failed} of {n_asked} runs are done and kept in {log}"
     if isinstance(stopped, KeyboardInterrupt):
-        terminal.say_on_stderr(f"interrupted: {kept}; the same command goes on from there")
+        terminal.say_on_stderr(f"interrupted: {kept}; the same command continues from there")
         raise stopped
     if stopped is not None:
-        raise ChoiceGPError(f"{stopped}; {kept}, the same command goes on from there" if records else str(stopped))
+        raise ChoiceGPError(f"{stopped}; {kept}, the same command continues from there" if records else str(stopped))
     if n_failed:
         raise ChoiceGPError(f"{n_failed} of {n_asked} runs failed, see the page; the same command tries them again")
 

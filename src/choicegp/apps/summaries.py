@@ -17,7 +17,7 @@ _NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not wo
 
 
 def fit_in_words(model: "ChoiceGP", n_sets: int) -> str:
-    """Say how the fit to so many sets went."""
+    """Say how the fit to this number of sets went."""
     result = model.fit_result_
     first = (
         f"Fitted {_counted(model.n_utilities_, 'utility', 'utilities')} to {_counted(n_sets, 'set', 'sets')} "

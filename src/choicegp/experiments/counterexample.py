@@ -47,7 +47,7 @@ SHARES = {
     "pairs_of_new_inputs": "pairs of new inputs",
 }
 IN_THE_PAPER = (
-    "The paper has pictures, and no numbers. There ChoiceNN with one output follows u; with two outputs it ended in "
+    "The paper shows pictures without numbers. There, ChoiceNN with one output follows u; with two outputs it ended in "
     "two different optima, neither of which agrees with the choices; the two utilities of ChoiceGP coincide."
 )
 
@@ -114,7 +114,7 @@ def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
     head = ("model", *SHARES.values(), "correlation of its two utilities", "correlation of the better one with u")
     numbers = (*SHARES, "correlation_of_the_two", "correlation_with_u")
     rows = [(_name(one.settings), *(_rounded(one.values[name]) for name in numbers)) for one in ordered]
-    parts = ["Share of pairs that are predicted right:", markdown_table(head, rows)]
+    parts = ["The table shows the share of pairs that are predicted correctly.", markdown_table(head, rows)]
     alike = [one.values["called_alike"] for one in ordered if "called_alike" in one.values]
     if alike:
         parts.append(f"The fit of ChoiceGP {'says' if all(alike) else 'does not say'} that its utilities are alike.")

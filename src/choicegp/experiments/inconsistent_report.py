@@ -86,12 +86,12 @@ def report_of(results: Results) -> ExperimentReport:
         "### The paper's claims",
         "\n".join(line for n_classes in results.classes for line in _claims(results, n_classes)),
         "### Accuracy on held-out pairs, each model on answers of its own kind",
-        "Mean ± standard error over repetitions. Both kept: the share of pairs of which both objects are kept, which "
-        "is also the accuracy of always answering so.",
+        "Mean ± standard error over repetitions. Both kept: the share of pairs from which both objects are kept, which "
+        'is also the accuracy of always answering "both".',
         _score_table(results, "accuracy", results.classes),
     ]
     if 2 in results.classes:
-        asked = "Held-out pairs of which one object is better in all the utilities: is it found the better one?"
+        asked = "One object of each of these held-out pairs is better in all utilities: does the model find it better?"
         parts += ["### Common accuracy, L = 2", asked, _score_table(results, "common_accuracy", [2])]
     parts += ["### ChoiceGP minus another model, in the same repetitions", _gap_table(results)]
     parts += [f"### ChoiceGP with other numbers of utilities, sparsity {MEDIUM}", _utilities_table(results)]

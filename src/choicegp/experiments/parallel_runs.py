@@ -68,8 +68,7 @@ def _on_this_machine(
             yield from parallel(delayed(_run_in_worker)(module, settings, data) for settings in todo)
     except Exception as error:  # not of a run: those are recorded
         raise ChoiceGPError(
-            f"a worker process came to a sudden end ({type(error).__name__}), perhaps for lack of memory: then use "
-            "fewer --jobs"
+            f"a worker process ended suddenly ({type(error).__name__}), perhaps for lack of memory: use fewer --jobs"
         ) from error
 
 
@@ -92,7 +91,7 @@ def _on_dask(
     """Hand all runs to a cluster at once.
 
     Dask's own futures, not joblib's backend for Dask: that one waits for ever when a task has ended its workers several
-    times (joblib 1.6), where Dask's futures tell so.
+    times (joblib 1.6), where Dask's futures report it.
     """
     with contextlib.closing(_connected(address)) as client:
         from distributed import as_completed
@@ -120,7 +119,7 @@ def _result(future: Any, settings: RunSettings, address: str) -> RunRecord:
 
 def _connected(address: str) -> "Client":
     if not _ADDRESS.fullmatch(address):
-        raise ChoiceGPError(f"--dask: {address!r} is no address of a scheduler: write tcp://HOST:PORT")
+        raise ChoiceGPError(f"--dask: {address!r} is not the address of a scheduler: write tcp://HOST:PORT")
     try:
         from distributed import Client
     except ImportError:
@@ -133,5 +132,5 @@ def _connected(address: str) -> "Client":
         client.wait_for_workers(1, timeout=CONNECTION_SECONDS)
     except TimeoutError:
         client.close()
-        raise ChoiceGPError(f"the Dask scheduler at {address} has no workers: start some") from None
+        raise ChoiceGPError(f"the Dask scheduler at {address} has no workers: start at least one") from None
     return client

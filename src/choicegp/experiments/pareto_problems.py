@@ -80,7 +80,7 @@ def run(settings: RunSettings, data: Path | str | None) -> RunValues:
     train, test = choices.take(np.sort(order[n_test:])), choices.take(np.sort(order[:n_test]))
     n_utilities = 2 if settings["problem"].startswith("zdt") else 5
     start = time.perf_counter()
-    model, told = _fitted(settings, train, n_utilities)
+    model, own_values = _fitted(settings, train, n_utilities)
     fitted = time.perf_counter()
     predicted = model.predict(test)
     done = time.perf_counter()
@@ -91,11 +91,11 @@ def run(settings: RunSettings, data: Path | str | None) -> RunValues:
         "exact_accuracy": metrics.exact_accuracy(test, predicted),
         "share_chosen": float(np.mean(test.flat_chosen)),  # type: ignore[arg-type]
         "seconds_fitting": fitted - start, "seconds_predicting": done - fitted, "status": result.status,
-    } | told  # fmt: skip
+    } | own_values  # fmt: skip
 
 
 def _fitted(settings: RunSettings, train: ChoiceData, n_utilities: int) -> tuple[Any, RunValues]:
-    """Fit the model of the settings; return it with what only it can tell."""
+    """Fit the model of the settings; return it with what only this model reports."""
     if settings["model"] == "ChoiceGP":
         own = {key: settings[key] for key in ("n_inducing", "max_iter") if key in settings}
         model = ChoiceGP(n_utilities, inference="sparse", random_state=settings["seed"], progress=False, **own)
@@ -165,9 +165,9 @@ def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
         )
     sizes = sorted(set(frame["n_sets"]))
     text = [
-        f"Sets of ten objects, {', '.join(f'{n:,}' for n in sizes)} in all; a tenth of them is the test. Mean ± "
-        "standard deviation over splits, where there are several. The paper shows its A-means in a figure without "
-        "numbers.",
+        f"There are {', '.join(f'{n:,}' for n in sizes)} sets of ten objects, of which a tenth is for the test. Values "
+        "are mean ± standard deviation over splits, where there are several. The paper shows its A-means in a figure "
+        "without numbers.",
         markdown_table(head, rows),
         _verdict(frame, problems),
     ]
@@ -187,7 +187,7 @@ def _verdict(frame: pd.DataFrame, problems: Sequence[str]) -> str:
     table = frame.pivot_table(index=["problem", "seed"], columns="model", values="a_mean")
     table = table.dropna() if set(_MODELS) <= set(table.columns) else table.iloc[:0]
     if table.empty:
-        return "No split has been seen by both models: nothing is compared."
+        return "The models have no split in common yet, so they cannot be compared."
     n_splits = table.groupby("problem").size()
     means = table.groupby("problem").mean()
     both = means.loc[[problem for problem in problems if problem in means.index]]

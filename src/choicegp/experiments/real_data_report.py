@@ -15,7 +15,7 @@ from choicegp.experiments.real_data_comparisons import SCORES, Comparison, compa
 from choicegp.experiments.real_data_figures import draw_loo, draw_simplices
 from choicegp.experiments.real_data_paper import MODELS, NAMES
 
-_QUICK = "**A quick version on a part of the objects: its values say nothing about the paper's.**"
+_QUICK = "**This is a quick version with fewer objects: its values cannot be compared with the paper's.**"
 
 
 def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
@@ -70,9 +70,9 @@ def _what_was_run(fits: pd.DataFrame) -> str:
     drawn = fits.groupby("table")["n_drawn"].max()
     objects = ", ".join(f"{int(drawn[name])} of {NAMES[name]}" for name in _tables(fits))
     text = (
-        f"All pairs of some objects ({objects}), {repetitions} with the same splits for all models. Below: mean ± "
-        "standard deviation over repetitions of the share of test pairs that are predicted right, the paper's value "
-        "in brackets."
+        f"The data are all pairs of some objects ({objects}), with the same splits for all models; {repetitions}. The "
+        "tables show the share of test pairs that are predicted correctly, as mean ± standard deviation over "
+        "repetitions, with the paper's value in brackets."
     )
     unfinished = int((fits["status"] != "converged").sum())
     return f"{text} {unfinished} of {len(fits)} fits did not converge within their limits." if unfinished else text
@@ -93,11 +93,11 @@ def _majority(fits: pd.DataFrame) -> str:
     ]
     return "\n\n".join([
         "### Accuracy, majority rule",
-        "ChoiceGP says which of two objects are kept, one of three answers. The preference models say which one is "
-        "better, one of two answers; pairs of which both are kept are labelled by the majority of the true outputs. "
-        "These are not the same task. The paper's EDM is probably another table than ours; its objects of Jura and "
-        "Slump and its designs of Vehicle are not known. Always both: the accuracy, in ChoiceGP's task, of always "
-        "answering that both are kept.",
+        "ChoiceGP predicts which of two objects are kept, one of three answers. The preference models predict which "
+        "one is better, one of two answers; pairs from which both are kept are labelled by the majority of the true "
+        "outputs. These are two different tasks. The paper's EDM is probably not the same table as ours; its "
+        "objects of Jura and Slump and its designs of Vehicle are not known. Always both: the accuracy in "
+        "ChoiceGP's task of always answering that both are kept.",
         markdown_table(("table", *models, "always both"), rows),
         _against_the_paper(fits),
     ])  # fmt: skip
@@ -119,7 +119,7 @@ def _against_the_paper(fits: pd.DataFrame) -> str:
         for model, gap in gaps.items()
         if gap.notna().any()
     )
-    text = f"Ours less the paper's, mean over tables (least to most): {told}."
+    text = f"Our accuracy minus the paper's, mean over tables (minimum to maximum): {told}."
     whole = ours.dropna().index
     if len(whole) == 0:
         return text
@@ -127,7 +127,7 @@ def _against_the_paper(fits: pd.DataFrame) -> str:
         [str(t) for t in whole if of.loc[t, "ChoiceGP"] > of.loc[t, [*PREFERENCES]].max()] for of in (ours, theirs)
     )
     return (
-        f"{text} ChoiceGP's accuracy is above that of every preference model on {len(best)} of {len(whole)} tables"
+        f"{text} ChoiceGP is more accurate than every preference model on {len(best)} of {len(whole)} tables"
         f"{_within(best)}, in the paper on {len(published)}{_within(published)}."
     )
 
@@ -155,12 +155,12 @@ def _coin(fits: pd.DataFrame) -> str:
     head = ("table", "ceiling", *PREFERENCES, *(f"{model}, majority labels" for model in PREFERENCES))
     return "\n\n".join([
         "### Accuracy, coin rule",
-        "Pairs of which both objects are kept are decided by a fair coin, in training and in test. No model's expected "
-        "accuracy is above the ceiling, since nobody can foresee a coin. The last columns score the same models on the "
-        "majority's labels.",
+        "Pairs from which both objects are kept are decided by a fair coin, in training and in test. Since no model "
+        "can predict a coin, no expected accuracy exceeds the ceiling. The last columns score the same models on "
+        "the labels of the majority rule.",
         markdown_table(head, rows),
         f"The paper's values are above the ceiling for all three models on {len(above)} of {len(rows)} tables"
-        f"{_within(above)}{': there it must have scored otherwise' if above else ''}.",
+        f"{_within(above)}{': it must have scored these otherwise' if above else ''}.",
     ])  # fmt: skip
 
 
@@ -172,9 +172,9 @@ def _common(fits: pd.DataFrame) -> str:
     ]
     return "\n\n".join([
         "### Common accuracy",
-        "What all models can be asked: who wins a test pair of which one object was kept. For ChoiceGP that is the "
-        "object that is more probably kept; preference models have learned by the majority rule. The paper does not "
-        "have it.",
+        "All models can predict the winner of a test pair from which one object was kept. For ChoiceGP, the winner is "
+        "the object that is more probably kept; the preference models learned with the majority rule. The paper does "
+        "not report this score.",
         markdown_table(("table", *models), rows),
     ])  # fmt: skip
 
@@ -188,7 +188,7 @@ def _triple(probabilities: Probabilities | None) -> str:
 def _tests(comparisons: Sequence[Comparison]) -> str:
     heading = "### Which model is better?"
     if not comparisons:
-        return f"{heading}\n\nThe test needs two tables with two repetitions each, of ChoiceGP and a preference model."
+        return f"{heading}\n\nThe test needs two repetitions of ChoiceGP and a preference model on two tables."
     rows = [
         (
             SCORES[c.score], c.baseline, len(c.tables), f"{np.mean([own.mean() for own in c.differences]):+.3f}",
@@ -206,14 +206,14 @@ def _tests(comparisons: Sequence[Comparison]) -> str:
     sure = [c.baseline for c in accuracy if c.test.shares.right > 0.95]
     return "\n\n".join([
         heading,
-        f"The Bayesian hierarchical test (rope {ROPE}, correlation {comparisons[0].rho:.2f}, majority rule). P is the "
-        "share of posterior draws in which it is the most probable that on a new table ChoiceGP is better, practically "
-        "equal or worse; the next column is how probable that is on average. Accuracies compare a three-way task with "
-        "a two-way one, as in the paper; common accuracies compare the same task.",
+        f"The Bayesian hierarchical test (rope {ROPE}, correlation {comparisons[0].rho:.2f}, majority rule). P is "
+        "the share of posterior draws in which, on a new table, ChoiceGP is most probably better, practically equal "
+        "or worse; the next column gives the average probabilities. Accuracies compare a three-way task with a "
+        "two-way one, as in the paper; common accuracies compare the same task.",
         markdown_table(head, rows),
         f"ChoiceGP's accuracy is better in most draws against {', '.join(most) or 'none of them'}, and in more than "
-        f"95% of them against {', '.join(sure) or 'none'}. The paper shows the draws in a figure and says that the "
-        "vast majority is where ChoiceGP is better, against all three.",
+        f"95% of them against {', '.join(sure) or 'none'}. The paper shows the draws in a figure and states that "
+        "ChoiceGP is better in the vast majority of them, against all three.",
         _single_tables(accuracy),
     ])  # fmt: skip
 
@@ -230,9 +230,9 @@ def _single_tables(comparisons: Sequence[Comparison]) -> str:
     head = ("table", "ChoiceGP against", "difference of accuracy", "correlated t-test", "the same by baycomp",
             "hierarchical test")  # fmt: skip
     return "\n\n".join([
-        "Table by table, P(better) / P(rope) / P(worse) of the mean difference. The hierarchical test draws tables "
+        "Table by table: P(better) / P(rope) / P(worse) of the mean difference. The hierarchical test pulls the tables "
         "towards each other."
-        + (' For the check: pip install "choicegp[comparison]".' if any(row.baycomp is None for row in tests) else ""),
+        + (' To add baycomp: pip install "choicegp[comparison]".' if any(row.baycomp is None for row in tests) else ""),
         markdown_table(head, rows),
     ])  # fmt: skip
 
@@ -263,10 +263,10 @@ def _utilities(searches: pd.DataFrame) -> str:
     taken = [str(table) for table, d in searches["n_utilities"].items() if d == 3]
     return "\n\n".join([
         "### How many utilities?",
-        "Expected log score of a left-out pair, summed over the training pairs of one repetition, ± standard error; in "
-        "brackets the paper's PSIS-LOO, of its own pairs. Ours is leave-one-out by cavities with refits, and why a "
-        "number was chosen is said below; the paper takes the one with the best score. The tables have three outputs. "
-        "With one utility the floor of the likelihood sets the score.",
+        "Expected log score of a left-out pair, summed over the training pairs of one repetition, ± standard error; "
+        "the paper's PSIS-LOO, for its own pairs, is in brackets. We use leave-one-out by cavities with refits, and "
+        "give the reason for each choice below; the paper chooses the best score. The tables have three outputs. "
+        "With one utility, the floor of the likelihood determines the score.",
         markdown_table(("table", *numbers, "chosen"), scores),
         "Difference to the best ± standard error of that difference:",
         markdown_table(("table", *numbers), gaps),

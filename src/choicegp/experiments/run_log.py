@@ -81,7 +81,7 @@ class RunLog:
 
     def _close(self) -> None:
         if self._file is not None:
-            # What could not be written (a full disk) has been told.
+            # What could not be written (a full disk) has been reported.
             with contextlib.suppress(OSError):
                 self._file.close()
         self._file = None
@@ -96,7 +96,7 @@ class RunLog:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ChoiceGPError(
-                f"{self.path} is in use by another process: wait for its end, or write to another folder (--out)"
+                f"{self.path} is in use by another process: wait until it ends, or write to another folder (--out)"
             ) from None
 
     def _read(self, file: BinaryIO) -> None:

@@ -17,7 +17,7 @@ band in these units (the truth has standard deviation 0.7), both averaged over t
 
 Leave-one-out.  ``select_n_utilities`` with 1 to 4 utilities, a forward search that ends after two numbers in a row that
 are clearly worse; expected log scores (elpd) by cavities with selective refits.  The same models are also scored by the
-paper's PSIS; where more than a few sets have a Pareto k above 0.7 its value cannot be trusted, so that share is told.
+paper's PSIS.  Where more than a few sets have a Pareto k above 0.7 its value cannot be trusted: that share is reported.
 The paper's values are for its own random inputs and sets: compare the choice and the order of magnitude, not digits.
 """
 
@@ -201,8 +201,9 @@ def _posterior_text(done: Done) -> str:
     ]  # fmt: skip
     table = markdown_table((*head, "ELBO", "seconds of a fit", "converged"), rows)
     note = (
-        "Exact: share of new sets that are predicted exactly. Rank correlation of posterior mean and true utility, and "
-        "mean width of the 95% band where the true utilities have standard deviation 0.7; means over repetitions."
+        "Exact: the share of new sets that are predicted exactly. The rank correlation is between posterior mean and "
+        "true utility; the true utilities have standard deviation 0.7 in the units of the 95% band. All values are "
+        "means over repetitions."
     )
     return "\n\n".join([table, note, *_claims(done)])
 
@@ -250,9 +251,10 @@ def _loo_text(done: Done) -> str:
             ))  # fmt: skip
     head = ("sets", "size", "d", "cavities", "PSIS", "k above 0.7", "the paper's PSIS")
     lines = [
-        "Expected log score (elpd) of left-out sets ± its standard error, means over repetitions; the share of sets on "
-        "which PSIS cannot be trusted; the paper's values, for its own draw of inputs and sets. With one utility the "
-        "score is set by the floor of 1e-10, about 23 nats for each pair of objects chosen together.",
+        "The table shows the expected log score (elpd) of left-out sets ± its standard error, as means over "
+        "repetitions; the share of sets on which PSIS cannot be trusted; and the paper's values, for its own inputs "
+        "and sets. With one utility, the floor of 1e-10 determines the score: about 23 nats for each pair of "
+        "objects that are chosen together.",
         markdown_table(head, rows),
         _chosen_text(done),
     ]
@@ -273,7 +275,7 @@ def _chosen_text(done: Done) -> str:
     right = sum(values["n_utilities"] == 2 for own in done.values() for values in own.values())
     total = sum(map(len, done.values()))
     return "\n".join(["Chosen number of utilities (the paper's and the true one: 2):\n", *lines]) + (
-        f"\n\nTwo utilities are found in {right} of {total}."
+        f"\n\nTwo utilities are found in {right} of {total} searches."
     )
 
 

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _MOST_TICKS = 1000
 _LONGEST_NAME = 24
 _MOST_NAMES = 15
+_LABEL: dict[str, Any] = {
+    "textcoords": "offset points", "ha": "center", "va": "center", "zorder": 4,
+    "bbox": {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.6},
+    "arrowprops": {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
+}  # fmt: skip
 _MOST_BARS = 150  # objects whose uncertainty is drawn
 
 
@@ -29,9 +34,11 @@ def new_panels(n: int) -> NDArray[Any]:
     return grid
 
 
-def colour(utility: int) -> str:
-    """Return the colour of a utility."""
-    return COLOURS[utility % len(COLOURS)]
+def utility_style(utility: int, line: bool = True, marker: bool = False) -> dict[str, Any]:
+    """Return colour and label of a utility, with its line and its marker where they are wanted."""
+    i = utility % len(COLOURS)
+    shape = {"linestyle": LINES[i] if line else "", "marker": MARKERS[i] if marker else ""}
+    return {"color": COLOURS[i], "label": f"utility {utility + 1}", **shape}
 
 
 def draw_effect(ax: "Axes", effect: FeatureEffect) -> None:
@@ -47,17 +54,10 @@ def _draw_lines(ax: "Axes", effect: FeatureEffect) -> None:
     n_utilities = effect.mean.shape[1]
     faint = 0.18 if n_utilities < 3 else 0.3 / n_utilities  # many bands lie over each other
     for i in range(n_utilities):
-        ax.fill_between(effect.grid, effect.low[:, i], effect.high[:, i], color=colour(i), alpha=faint, linewidth=0)
-        ax.plot(
-            effect.grid,
-            effect.mean[:, i],
-            color=colour(i),
-            linestyle=LINES[i % len(LINES)],
-            linewidth=1.6,
-            # A line through a single value would not be seen.
-            marker=MARKERS[i % len(MARKERS)] if len(effect.grid) == 1 else "",
-            label=f"utility {i + 1}",
-        )
+        style = utility_style(i, marker=len(effect.grid) == 1)  # a line through a single value would not be seen
+        low, high = effect.low[:, i], effect.high[:, i]
+        ax.fill_between(effect.grid, low, high, color=style["color"], alpha=faint, linewidth=0)
+        ax.plot(effect.grid, effect.mean[:, i], linewidth=1.6, **style)
     values = np.unique(effect.values)
     values = values[:: 1 + len(values) // _MOST_TICKS]
     mark_values(ax, values, label="objects shown", markeredgewidth=0.7)
@@ -69,17 +69,10 @@ def _draw_categories(ax: "Axes", effect: FeatureEffect) -> None:
     places = np.arange(len(effect.grid))
     for i in range(n_utilities):
         mean = effect.mean[:, i]
-        ax.errorbar(
-            places + (i - (n_utilities - 1) / 2) * min(0.18, 0.6 / n_utilities),
-            mean,
-            yerr=np.maximum([mean - effect.low[:, i], effect.high[:, i] - mean], 0.0),
-            fmt=MARKERS[i % len(MARKERS)],
-            color=colour(i),
-            markersize=5,
-            capsize=2.5,
-            elinewidth=1.2,
-            label=f"utility {i + 1}",
-        )
+        beside = places + (i - (n_utilities - 1) / 2) * min(0.18, 0.6 / n_utilities)
+        interval = np.maximum([mean - effect.low[:, i], effect.high[:, i] - mean], 0.0)
+        style = utility_style(i, line=False, marker=True)
+        ax.errorbar(beside, mean, yerr=interval, markersize=5, capsize=2.5, elinewidth=1.2, **style)
     names = [short(category) for category in effect.grid]
     room = 72 * ax.bbox.width / ax.figure.dpi
     crowded = max(map(len, names)) * len(names) * 6.5 > room
@@ -91,18 +84,8 @@ def utility_keys(n_utilities: int, kinds: set[str]) -> list[Any]:
     """Return the entries of a legend for pictures with lines ("numeric"), points ("categorical") or both."""
     from matplotlib.lines import Line2D
 
-    keys = [
-        Line2D(
-            [],
-            [],
-            color=colour(i),
-            linestyle=LINES[i % len(LINES)] if "numeric" in kinds else "",
-            marker=MARKERS[i % len(MARKERS)] if "categorical" in kinds else "",
-            markersize=5,
-            label=f"utility {i + 1}",
-        )
-        for i in range(n_utilities)
-    ]
+    styles = [utility_style(i, "numeric" in kinds, "categorical" in kinds) for i in range(n_utilities)]
+    keys = [Line2D([], [], markersize=5, **style) for style in styles]
     if "numeric" in kinds:
         keys.append(Line2D([], [], color="0.3", linestyle="", marker="|", markersize=7, label="objects shown"))
     return keys
@@ -126,17 +109,8 @@ def draw_front(
     """Draw objects by two utilities; those of the front are marked and as many as can be are named."""
     x, y = mean[:, 0], mean[:, 1]
     barred = np.ones(len(mean), dtype=bool) if len(mean) <= _MOST_BARS else front
-    ax.errorbar(
-        x[barred],
-        y[barred],
-        xerr=sd[barred, 0],
-        yerr=sd[barred, 1],
-        fmt="none",
-        ecolor="0.82",
-        elinewidth=0.7,
-        zorder=1,
-        label="standard deviation",
-    )
+    bars: dict[str, Any] = {"ecolor": "0.82", "elinewidth": 0.7, "zorder": 1, "label": "standard deviation"}
+    ax.errorbar(x[barred], y[barred], xerr=sd[barred, 0], yerr=sd[barred, 1], fmt="none", **bars)
     ax.scatter(x[~front], y[~front], s=18, color="0.45", linewidths=0, zorder=2, label="dominated by another")
     named, labels = _front_names(mean, front, names)
     n_points = len(np.unique(mean[front], axis=0))
@@ -184,18 +158,7 @@ def _write_names(ax: "Axes", points: NDArray[np.float64], rows: NDArray[np.int64
         if centre is None:
             continue
         away = (np.array(centre) - pixels[row]) / point
-        ax.annotate(
-            name,
-            points[row],
-            xytext=(away[0], away[1]),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=fontsize,
-            bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.6},
-            arrowprops={"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
-            zorder=4,
-        )
+        ax.annotate(name, points[row], xytext=(away[0], away[1]), fontsize=fontsize, **_LABEL)
     return sum(centre is not None for centre in centres)
 
 

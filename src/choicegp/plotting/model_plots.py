@@ -14,13 +14,13 @@ from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.calibration import calibration
 from choicegp.evaluation.effects import Effects, FeatureEffect, model_effects
 from choicegp.plotting.drawing import (
-    colour,
     draw_effect,
     draw_front,
     draw_ranking,
     new_panels,
     short,
     utility_keys,
+    utility_style,
     wrapped,
 )
 from choicegp.plotting.style import BESIDE, COLOURS, new_axes
@@ -35,6 +35,7 @@ MOST_OBJECTS = 5000
 MOST_PANELS = 12
 _MOST_RANKED = 30
 _N_GRID = 200
+_INTERVAL = {"elinewidth": 1.0, "capsize": 2.0, "ecolor": "0.25"}
 _Z95 = 1.959963984540054
 
 
@@ -202,10 +203,8 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
         where = np.arange(n_features) + (i - (n_utilities - 1) / 2) * height
         size = mean[i, order]
         interval = np.maximum([size - low[i, order], high[i, order] - size], 0.0)
-        ax.barh(
-            where, size, 0.9 * height, xerr=interval, color=colour(i), alpha=0.85, label=f"utility {i + 1}",
-            error_kw={"elinewidth": 1.0, "capsize": 2.0, "ecolor": "0.25"},
-        )  # fmt: skip
+        style = {name: utility_style(i)[name] for name in ("color", "label")}
+        ax.barh(where, size, 0.9 * height, xerr=interval, alpha=0.85, error_kw=_INTERVAL, **style)
     ax.set_yticks(np.arange(n_features), [wrapped(effects.names[j], 22) for j in order])
     ax.set_ylim(n_features - 0.5, -0.5)
     ax.set_xlim(left=0.0)
@@ -221,7 +220,7 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     """Draw the evidence lower bound (ELBO) over the steps of the fit.
 
     While the fit anneals, the likelihood counts only in part and the bound is that of an easier problem:
-    those steps are shaded when the fit's result tells how many they were (``n_annealing``).
+    those steps are shaded when the fit's result reports their number (``n_annealing``).
 
     Parameters
     ----------
@@ -239,13 +238,8 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     ax = ax or new_axes(7.4, 3.6)
     steps = np.arange(1, len(trace) + 1)
     ax.plot(steps, trace, color=COLOURS[0], linewidth=1.5, marker="." if len(trace) < 100 else "", label="at each step")
-    ax.axhline(
-        model.elbo_,
-        color=COLOURS[1],
-        linestyle="--",
-        linewidth=1.0,
-        label=f"at the end, on fresh\nsample points: {model.elbo_:.1f}",
-    )
+    final = f"at the end, on fresh\nsample points: {model.elbo_:.1f}"
+    ax.axhline(model.elbo_, color=COLOURS[1], linestyle="--", linewidth=1.0, label=final)
     annealed = int(getattr(result, "n_annealing", 0))
     if annealed:
         ax.axvspan(0.5, annealed + 0.5, color="0.92", zorder=0, label="annealing (the likelihood\ncounts in part)")
