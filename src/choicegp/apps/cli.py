@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
+from typer import Argument, Option
 
 import choicegp
 from choicegp.apps import terminal
@@ -50,13 +51,13 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _start(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Learn from choices: which objects a person would keep from any set, and why."""
 
 
-_Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `choicegp fit`.", show_default=False)]
+_Model = Annotated[str, Argument(metavar="MODEL", help="A model written by `choicegp fit`.", show_default=False)]
 
 
 @app.command()
@@ -82,12 +83,12 @@ def fit(
     table: TableOptions,
     model: ModelOptions,
     output: Annotated[str, output_option("File for the model.")] = "",
-    utilities: Annotated[int, typer.Option("--utilities", "-d", min=1, help="Number of hidden utilities.")] = 2,
+    utilities: Annotated[int, Option("--utilities", "-d", min=1, help="Number of hidden utilities.")] = 2,
     inference: Annotated[
-        str, typer.Option("--inference", metavar="NAME", help="Method: auto, dense, sparse, joint, paper or mcmc.")
+        str, Option("--inference", metavar="NAME", help="Method: auto, dense, sparse, joint, paper or mcmc.")
     ] = "auto",
     max_seconds: Annotated[
-        float | None, typer.Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)
+        float | None, Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)
     ] = None,
 ) -> None:
     """Learn utilities from choices and save the model.
@@ -117,15 +118,13 @@ def fit(
 def select(
     table: TableOptions,
     model: ModelOptions,
-    max_utilities: Annotated[
-        int, typer.Option("--max-utilities", min=1, help="Maximum number of utilities to try.")
-    ] = 5,
+    max_utilities: Annotated[int, Option("--max-utilities", min=1, help="Maximum number of utilities to try.")] = 5,
     folds: Annotated[
-        int | None, typer.Option("--folds", min=2, show_default=False, help="Break ties by k-fold cross-validation.")
+        int | None, Option("--folds", min=2, show_default=False, help="Break ties by k-fold cross-validation.")
     ] = None,
     output: Annotated[str | None, output_option("File for the model with the chosen number of utilities.")] = None,
     picture: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="File for a plot of the scores.", show_default=False)
+        str | None, Option("--plot", metavar="FILE", help="File for a plot of the scores.", show_default=False)
     ] = None,
     jobs: Jobs = -1,
 ) -> None:
@@ -201,7 +200,7 @@ def plot(
     output: Annotated[str, output_option("Folder for the plots.", "FOLDER", True)] = "plots",
     kind: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--kind",
             metavar="NAME",
             help="Kind of plot: utilities, effects, objects, relevance or elbo. Can be repeated.",
@@ -241,30 +240,25 @@ def describe(table: TableOptions) -> None:
 @app.command()
 def reproduce(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="An experiment; --list names them all.", show_default=False)
+        str, Argument(metavar="NAME", help="An experiment; --list names them all.", show_default=False)
     ] = "",
-    show_list: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Run a small version, to see that everything works.")] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="NUMBER", help="Random seed of the first repetition.")
-    ] = 0,
+    show_list: Annotated[bool, Option("--list", help="List the experiments.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Run a small version, to see that everything works.")] = False,
+    seed: Annotated[int, Option("--seed", min=0, metavar="NUMBER", help="Random seed of the first repetition.")] = 0,
     repetitions: Annotated[
-        int | None,
-        typer.Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions."),
+        int | None, Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions.")
     ] = None,
     output: Annotated[
-        str, typer.Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, tables and pages.")
+        str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, tables and pages.")
     ] = "experiments-out",
     data: Annotated[
         str | None,
-        typer.Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
+        Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
     ] = None,
     jobs: Jobs = -1,
     dask: Annotated[
         str | None,
-        typer.Option(
-            "--dask", metavar="ADDRESS", help="Run on a Dask cluster, with this scheduler.", show_default=False
-        ),
+        Option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, with this scheduler.", show_default=False),
     ] = None,
 ) -> None:
     """Run an experiment of the paper, or continue one.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from choicegp.errors import ChoiceGPError
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from choicegp.data.folder import ChoiceFolder
 
 Seed = Annotated[
-    int, typer.Option("--seed", min=0, metavar="NUMBER", help="Random seed: the same seed gives the same result.")
+    int, Option("--seed", min=0, metavar="NUMBER", help="Random seed: the same seed gives the same result.")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", metavar="NUMBER", help="Number of parallel processes; -1 uses all cores.")]
+Jobs = Annotated[int, Option("--jobs", metavar="NUMBER", help="Number of parallel processes; -1 uses all cores.")]
 
 
 def output_option(help: str, metavar: str = "FILE", default: bool = False) -> Any:
     """Declare the option that says where a command writes."""
-    return typer.Option("--output", "-o", metavar=metavar, help=help, show_default=default)
+    return Option("--output", "-o", metavar=metavar, help=help, show_default=default)
 
 
 class DefectRule(StrEnum):
@@ -37,18 +37,18 @@ class DefectRule(StrEnum):
 
 
 def _flag(option: str, help: str) -> Any:
-    return typer.Option(option, help=help)
+    return Option(option, help=help)
 
 
 def _column(option: str, which: str, default: str | bool = False) -> Any:
-    return typer.Option(option, metavar="COLUMN", help=f"Column {which}.", show_default=default)
+    return Option(option, metavar="COLUMN", help=f"Column {which}.", show_default=default)
 
 
 def _names(option: str, help: str) -> Any:
-    return typer.Option(option, metavar="NAME,NAME,...", help=help, show_default=False)
+    return Option(option, metavar="NAME,NAME,...", help=help, show_default=False)
 
 
-_FILE = typer.Argument(
+_FILE = Argument(
     metavar="FILE", show_default=False,
     help="Table of choices: .csv or .tsv (also with .gz), or .parquet. The commands fit and predict also take a "
     "folder of .parquet files.",
@@ -61,7 +61,7 @@ _FEATURES = _names("--features", "Columns of features; by default all that have 
 _AVAILABLE = _column("--available", "that says whether the object was shown (0/1 or true/false)")
 _WIDE = _flag("--wide", "The table has one row per set, with columns such as price_A and price_B.")
 _ALTERNATIVES = _names("--alternatives", "Alternatives of a wide table: the endings of its column names.")
-_SEP = typer.Option(
+_SEP = Option(
     "--sep", metavar="TEXT", help="Text between feature and alternative in a wide table's columns.", show_default="_"
 )
 _ON_ERROR = _flag("--on-error", "Stop if the table has defects, or skip the sets that have them.")
@@ -146,10 +146,10 @@ class TableOptions:
                 raise ChoiceGPError(f"{option} is for wide tables; add --wide")
 
 
-_KERNEL = typer.Option("--kernel", metavar="NAME", help="Kernel: auto, rbf, matern52, linear, additive ...")
+_KERNEL = Option("--kernel", metavar="NAME", help="Kernel: auto, rbf, matern52, linear, additive ...")
 _OBJECT_EFFECTS = _flag("--object-effects", "Give each object an effect of its own, beside its features.")
-_LAPSE = typer.Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
-_RESTARTS = typer.Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")
+_LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
+_RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")
 
 
 @dataclass(frozen=True)

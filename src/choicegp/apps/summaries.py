@@ -46,7 +46,7 @@ def quality_in_words(model: "ChoiceGP", data: "ChoiceData", what: str) -> str:
     return (
         f"{what}: {metrics.exact_accuracy(data, predicted):.0%} of {len(data)} sets predicted exactly "
         f"(a random answer: {chance:.0%}; keeping everything: {metrics.exact_accuracy(data, naive):.0%}); "
-        f"{metrics.object_accuracy(data, predicted):.0%} of the objects rightly kept or rejected "
+        f"{metrics.object_accuracy(data, predicted):.0%} of the objects correctly kept or rejected "
         f"(keeping everything: {metrics.object_accuracy(data, naive):.0%})."
     )
 

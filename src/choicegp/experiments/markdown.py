@@ -16,9 +16,13 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
     | 1 |  |
     | 2 | 0.9 |
     """
-    first, *others = (" | ".join("" if cell is None else str(cell).replace("|", "\\|") for cell in line)
-                      for line in (head, *rows))  # fmt: skip
-    return "\n".join([f"| {first} |", "|---" * len(head) + "|", *(f"| {line} |" for line in others)])
+    return "\n".join([table_row(head), "|---" * len(head) + "|", *map(table_row, rows)])
+
+
+def table_row(cells: Sequence[object]) -> str:
+    """Write one row of a Markdown table."""
+    texts = ("" if cell is None else str(cell).replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(texts)} |"
 
 
 def mean_and_sd(values: Collection[float], digits: int = 3) -> str:
