@@ -41,17 +41,19 @@ def recorded_run(module: str, settings: RunSettings, data: str | None) -> RunRec
             found: RunRecord = {"status": "done", "values": plain(experiment.run(settings, data))}
         except Exception as error:
             found = {"status": "failed", "error": _described(error)}
-    seconds = round(time.perf_counter() - start, 3)
     found["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
-    about = {"version": __version__, "software": software(), "machine": machine()}
-    return {"settings": settings, **found, "seconds": seconds, "started": started, **about}
+    return _record(settings, found, round(time.perf_counter() - start, 3), started, machine())
 
 
 def failed_record(settings: RunSettings, error: BaseException) -> RunRecord:
-    """RunRecord a run that no worker could make or bring to its end."""
-    about = {"version": __version__, "software": software(), "machine": "unknown"}
+    """Record a run that no worker could make or bring to its end."""
     found = {"status": "failed", "error": _described(error), "warnings": []}
-    return {"settings": settings, **found, "seconds": 0.0, "started": _now(), **about}
+    return _record(settings, found, 0.0, _now(), "unknown")
+
+
+def _record(settings: RunSettings, found: RunRecord, seconds: float, started: str, machine: str) -> RunRecord:
+    about = {"version": __version__, "software": software(), "machine": machine}
+    return {"settings": settings, **found, "seconds": seconds, "started": started, **about}
 
 
 def outcome(record: RunRecord) -> Outcome:

@@ -211,20 +211,17 @@ def _posterior_text(done: Done) -> str:
 def _claims(done: Done) -> list[str]:
     """Say of each of the paper's two observations in how many repetitions our numbers agree."""
     observed = {
-        "From 50 to 150 sets the means become more accurate and the bands narrower": [
+        "from 50 to 150 sets the means become more accurate and the bands narrower": [
             ((50, size), (150, size), f"sets of {size}") for size in (3, 5)
         ],
-        "From sets of 5 to sets of 3 estimation becomes easier": [((n, 5), (n, 3), f"{n} sets") for n in (50, 150)],
+        "from sets of 5 to sets of 3 estimation becomes easier": [((n, 5), (n, 3), f"{n} sets") for n in (50, 150)],
     }
     lines = []
     for claim, comparisons in observed.items():
-        told = [
-            _better(done[before], done[after], name)
-            for before, after, name in comparisons
-            if before in done and after in done
-        ]
-        if told:
-            lines.append(f"- The paper: {claim[0].lower()}{claim[1:]}. Here, {'; '.join(told)}.")
+        known = [one for one in comparisons if one[0] in done and one[1] in done]
+        if known:
+            ours = "; ".join(_better(done[before], done[after], name) for before, after, name in known)
+            lines.append(f"- The paper: {claim}. Here, {ours}.")
     return ["\n".join(lines)] if lines else []
 
 
