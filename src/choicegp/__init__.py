@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from choicegp import datasets, kernels, metrics
+    from choicegp import datasets, kernels, metrics, plots
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.errors import ChoiceDataError, ChoiceGPError
@@ -46,7 +46,7 @@ _HOME = {
     "search_embedding": "choicegp.estimators.embedding_search",
     "select_n_utilities": "choicegp.estimators.dimension",
 }
-_MODULES = ("datasets", "kernels", "metrics")
+_MODULES = ("datasets", "kernels", "metrics", "plots")
 
 __all__ = [
     "BatchPreferenceGP",
@@ -65,6 +65,7 @@ __all__ = [
     "datasets",
     "kernels",
     "metrics",
+    "plots",
     "search_embedding",
     "select_n_utilities",
 ]

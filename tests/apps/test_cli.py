@@ -25,8 +25,8 @@ class TestStart:
     def test_help_loads_nothing_heavy_and_is_quick(self, arguments):
         code = (
             "import sys, time\n"
-            "from choicegp.apps import cli, console\n"
-            f"status = console.run(lambda: cli._invoke({arguments}))\n"
+            "from choicegp.apps import cli, terminal\n"
+            f"status = terminal.run(lambda: cli._invoke({arguments}))\n"
             f"print('LOADED', *[name for name in {HEAVY} if name in sys.modules])\n"
             "print('SECONDS', time.process_time()); sys.exit(status)"
         )

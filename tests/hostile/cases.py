@@ -192,7 +192,7 @@ HOSTILE: list[Command | Call] = [
     # Output
     Command("demo into a file", GOOD, "cannot be made", ("demo", "--output", FILE)),
     Command("demo below a file", GOOD, "cannot be made", ("demo", "--output", f"{FILE}/demo")),
-    Command("fit without an output", GOOD, "say where the model goes", ("fit", FILE)),
+    Command("fit without an output", GOOD, "the model needs a file", ("fit", FILE)),
     Command("fit into no folder", GOOD, "there is no folder", ("fit", FILE, "-o", "no/model.cgp")),
     Command("fit below a file", GOOD, "there is no folder", ("fit", FILE, "-o", f"{FILE}/model.cgp")),
     Command("fit into a folder", GOOD, "is a folder", ("fit", FILE, "-o", ".")),

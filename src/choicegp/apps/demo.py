@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from choicegp.apps.console import say
+from choicegp.apps.terminal import say
 from choicegp.files import made_folder
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def program() -> str:
 def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Path) -> None:
     """Fit the model and say what it found, tested on pages that it has not seen."""
     from choicegp import ChoiceGP, datasets
-    from choicegp.apps.figures import draw, save_figure
-    from choicegp.apps.words import drivers_in_words, fit_in_words, quality_in_words
+    from choicegp.apps.summaries import drivers_in_words, fit_in_words, quality_in_words
+    from choicegp.plotting.files import draw, save_figure
 
     say("Learning two hidden utilities from her answers ...")
     model = ChoiceGP(n_utilities=2, random_state=seed).fit(data)

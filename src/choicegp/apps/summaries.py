@@ -17,7 +17,7 @@ _NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not wo
 
 
 def fit_in_words(model: "ChoiceGP", n_sets: int) -> str:
-    """Say how the fit to so many sets went."""
+    """Say how the fit to this number of sets went."""
     result = model.fit_result_
     first = (
         f"Fitted {_counted(model.n_utilities_, 'utility', 'utilities')} to {_counted(n_sets, 'set', 'sets')} "
@@ -46,7 +46,7 @@ def quality_in_words(model: "ChoiceGP", data: "ChoiceData", what: str) -> str:
     return (
         f"{what}: {metrics.exact_accuracy(data, predicted):.0%} of {len(data)} sets predicted exactly "
         f"(a random answer: {chance:.0%}; keeping everything: {metrics.exact_accuracy(data, naive):.0%}); "
-        f"{metrics.object_accuracy(data, predicted):.0%} of the objects rightly kept or rejected "
+        f"{metrics.object_accuracy(data, predicted):.0%} of the objects correctly kept or rejected "
         f"(keeping everything: {metrics.object_accuracy(data, naive):.0%})."
     )
 

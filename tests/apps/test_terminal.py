@@ -6,7 +6,7 @@ import warnings
 import pytest
 import typer
 
-from choicegp.apps import console
+from choicegp.apps import terminal
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
 
 
@@ -39,18 +39,18 @@ class Unprintable(Exception):
     ],
 )
 def test_endings(error, code, said, capsys):
-    assert console.run(raising(error)) == code
+    assert terminal.run(raising(error)) == code
     assert capsys.readouterr() == ("before\n", said)
 
 
 def test_lack_of_memory_is_said(capsys):
-    assert console.run(raising(MemoryError())) == 2
+    assert terminal.run(raising(MemoryError())) == 2
     assert capsys.readouterr().err.startswith("error: there is not enough memory")
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), Unprintable(), RecursionError("deep"), AssertionError()])
 def test_defects_of_ours_ask_to_be_reported(error, capsys):
-    assert console.run(raising(error)) == 70
+    assert terminal.run(raising(error)) == 70
     (line,) = capsys.readouterr().err.splitlines()
     assert re.match(rf"internal error: {type(error).__name__}(: \S.*\S)?; please", line)
     assert line.endswith("; please report it; run with CHOICEGP_DEBUG=1 for the traceback")
@@ -59,7 +59,7 @@ def test_defects_of_ours_ask_to_be_reported(error, capsys):
 @pytest.mark.parametrize(("value", "traced"), [("1", True), ("yes", True), ("0", False), ("", False)])
 def test_the_traceback_is_there_on_request(value, traced, capsys, monkeypatch):
     monkeypatch.setenv("CHOICEGP_DEBUG", value)
-    console.run(raising(ZeroDivisionError("oops")))
+    terminal.run(raising(ZeroDivisionError("oops")))
     err = capsys.readouterr().err
     assert ("Traceback (most recent call last)" in err) == traced
     assert err.splitlines()[-1].startswith("internal error: ZeroDivisionError: oops")
@@ -67,9 +67,9 @@ def test_the_traceback_is_there_on_request(value, traced, capsys, monkeypatch):
 
 def test_other_ways_to_end_are_left_alone():
     with pytest.raises(GeneratorExit):
-        console.run(raising(GeneratorExit()))
+        terminal.run(raising(GeneratorExit()))
     with pytest.raises(SystemExit):
-        console.run(raising(SystemExit(3)))
+        terminal.run(raising(SystemExit(3)))
 
 
 def test_warnings_are_one_plain_line(capsys):
@@ -79,20 +79,20 @@ def test_warnings_are_one_plain_line(capsys):
         for _ in range(2):
             warnings.warn("two sets\nwere left out", UserWarning, stacklevel=1)
 
-    assert console.run(command) == 0
+    assert terminal.run(command) == 0
     assert capsys.readouterr().err == "warning: two sets were left out\n" * 2
     assert warnings.showwarning is shown_before
 
 
 def test_stderr_may_be_closed(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr", None)
-    assert console.run(raising(ChoiceGPError("nobody reads this"))) == 2
+    assert terminal.run(raising(ChoiceGPError("nobody reads this"))) == 2
     assert capsys.readouterr().out == "before\n"
 
 
 def test_stdout_may_be_closed(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout", None)
-    assert console.run(lambda: console.say("nobody reads this")) == 0
+    assert terminal.run(lambda: terminal.say("nobody reads this")) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -107,13 +107,13 @@ def test_stdout_may_be_closed(monkeypatch, capsys):
     ],
 )
 def test_text_for_a_terminal(text, plain):
-    assert console.plain_text(text) == plain
+    assert terminal.plain_text(text) == plain
 
 
 def test_long_lines_lose_their_middle():
-    start, long, end = console.plain_text(f"first\n{'a' * 5000} end\nlast").split("\n")
+    start, long, end = terminal.plain_text(f"first\n{'a' * 5000} end\nlast").split("\n")
     assert (start, end) == ("first", "last")
-    assert len(long) <= console.LONGEST_LINE
+    assert len(long) <= terminal.LONGEST_LINE
     assert long.startswith("aaaa")
     assert " ... " in long
     assert long.endswith(" end")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from choicegp.apps import plots
 from choicegp.errors import ChoiceGPError
 from choicegp.files import made_folder, whole_file
+from choicegp.plotting import model_plots
+from choicegp.plotting.style import DPI
 
 if TYPE_CHECKING:
     from choicegp.estimators.choice_gp import ChoiceGP
@@ -19,7 +20,7 @@ KINDS = ("utilities", "effects", "objects", "relevance", "elbo")
 def suitable_kinds(model: "ChoiceGP") -> list[str]:
     """Name the pictures that show something for this model."""
     along = "utilities" if len(model.encoding_.columns) == 1 else "effects"
-    drawable = model.n_utilities_ > 1 and len(model.data_.object_ids) <= plots.MOST_OBJECTS
+    drawable = model.n_utilities_ > 1 and len(model.data_.object_ids) <= model_plots.MOST_OBJECTS
     return [along, *(["objects"] if drawable else []), "relevance", "elbo"]
 
 
@@ -27,7 +28,7 @@ def draw(model: "ChoiceGP", kind: str) -> Any:
     """Draw one picture and return its figure."""
     if kind not in KINDS:
         raise ChoiceGPError(f"there is no plot {kind!r}: use one of {', '.join(KINDS)}")
-    axes = getattr(plots, f"plot_{kind}")(model)
+    axes = getattr(model_plots, f"plot_{kind}")(model)
     return np.ravel(np.asarray(axes, dtype=object))[0].figure
 
 
@@ -36,7 +37,7 @@ def save_figure(figure: Any, path: Path) -> None:
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ChoiceGPError(f"{path}: pictures are written as .png, .svg or .pdf")
     with whole_file(path) as handle:
-        figure.savefig(handle, format=path.suffix[1:].lower(), dpi=140, bbox_inches="tight")
+        figure.savefig(handle, format=path.suffix[1:].lower(), dpi=DPI, bbox_inches="tight")
 
 
 def save_all(model: "ChoiceGP", folder: Path, kinds: Sequence[str]) -> list[Path]:

@@ -1,6 +1,6 @@
-"""The ledger of an experiment: one line for every run that came to an end, kept whatever happens to the process.
+"""The log of an experiment: one line for every run that came to an end, kept whatever happens to the process.
 
-A ledger is a file of JSON lines that only grows.  A run's key is its settings; of several lines with the same key the
+A run log is a file of JSON lines that only grows.  A run's key is its settings; of several lines with the same key the
 last one counts, so that a run which failed can be tried again.  Among a run's values, numbers that JSON does not know
 are written as the texts "NaN", "Infinity" and "-Infinity" and read as numbers again: no value may be one of these as a
 text.
@@ -16,43 +16,35 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from choicegp.errors import ChoiceGPError
-from choicegp.experiments.attempt import FIELDS, Record
-from choicegp.experiments.experiment import Settings
+from choicegp.experiments.experiment import RunSettings
+from choicegp.experiments.run_record import FIELDS, RunRecord
 
 _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def key_of(settings: Settings) -> str:
+def run_key(settings: RunSettings) -> str:
     """Return the text that tells runs apart.
 
     Examples
     --------
-    >>> key_of({"seed": 0, "model": "PGP"}) == key_of({"model": "PGP", "seed": 0})
+    >>> run_key({"seed": 0, "model": "PGP"}) == run_key({"model": "PGP", "seed": 0})
     True
     """
     return json.dumps(settings, sort_keys=True, allow_nan=False)
 
 
-class Ledger:
-    """The runs of one experiment in a file, which belongs to one process at a time.
+class RunLog:
+    """The runs of one experiment in a file of JSON lines, which belongs to one process at a time.
 
-    Parameters
-    ----------
-    path : str or path
-        A file of JSON lines; it is made if need be.  Its folder must exist.
-
-    Attributes
-    ----------
-    records : dict
-        The last record of every run, by its key.
+    The file is made if need be; its folder must exist. ``records`` holds the last record of every run, by its key.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, RunRecord] = {}
         self._file: BinaryIO | None = None
 
-    def __enter__(self) -> "Ledger":
+    def __enter__(self) -> "RunLog":
         try:
             self._file = self.path.open("a+b")
             self._lock(self._file)
@@ -67,13 +59,13 @@ class Ledger:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._close()
 
-    def record(self, settings: Settings) -> Record | None:
+    def record(self, settings: RunSettings) -> RunRecord | None:
         """Return what became of a run, None if it was never made."""
-        return self.records.get(key_of(settings))
+        return self.records.get(run_key(settings))
 
-    def add(self, record: Record) -> None:
+    def add(self, record: RunRecord) -> None:
         """Write a record, and return when it is on the disk."""
-        assert self._file is not None, "a ledger is written within `with`"
+        assert self._file is not None, "a run log is written within `with`"
         line = dict(record)
         if "values" in line:
             line["values"] = _mapped(line["values"], _spelled)
@@ -85,11 +77,11 @@ class Ledger:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise ChoiceGPError(f"{self.path}: {error.strerror or error}") from error
-        self.records[key_of(record["settings"])] = record
+        self.records[run_key(record["settings"])] = record
 
     def _close(self) -> None:
         if self._file is not None:
-            # What could not be written (a full disk) has been told.
+            # What could not be written (a full disk) has been reported.
             with contextlib.suppress(OSError):
                 self._file.close()
         self._file = None
@@ -98,13 +90,13 @@ class Ledger:
         """Take the file for this process; the system gives it back when the process ends, however that happens."""
         try:
             import fcntl
-        except ImportError:  # Windows: two processes on one ledger are not noticed
+        except ImportError:  # Windows: two processes on one log are not noticed
             return
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ChoiceGPError(
-                f"{self.path} is in use by another process: wait for its end, or write to another folder (--out)"
+                f"{self.path} is in use by another process: wait until it ends, or write to another folder (--out)"
             ) from None
 
     def _read(self, file: BinaryIO) -> None:
@@ -121,7 +113,7 @@ class Ledger:
                 _ = [record[field] for field in FIELDS]
                 if "values" in record:
                     record["values"] = _mapped(record["values"], _read_number)
-                self.records[key_of(record["settings"])] = record
+                self.records[run_key(record["settings"])] = record
             except (ValueError, TypeError, KeyError):
                 raise ChoiceGPError(
                     f"{self.path}, line {number} is not the record of a run: remove that line, or write to another "

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from choicegp.errors import ChoiceGPError
-from choicegp.experiments.hierarchical import HierarchicalTest, correlated_t_test, hierarchical_test
+from choicegp.experiments.bayesian_tests import HierarchicalTest, correlated_t_test, hierarchical_test
 
 RHO = 0.4
 N = 5  # data sets: with as many in all tests, the sampler is compiled once

@@ -20,7 +20,7 @@ three is the most probable one.
 
 How it is sampled: Student's t is a normal distribution whose precision is multiplied by a Gamma(nu/2, nu/2) variable.
 Given that, mu_i and mu_0 are integrated out exactly, and drawn afterwards: the posterior of the others has no funnel at
-small sigma_0.  The others are left to the no-U-turn sampler (BlackJAX).
+small sigma_0.  The others are left to the no-U-turn sampler, with window adaptation before (both BlackJAX's).
 
 Data sets whose differences are all equal would have sigma_i = 0 and an infinite density, so sigma_i is at least a
 tenth of the rope; and the mean of the observed standard deviations, of which the upper end is made, counts as no less.
@@ -47,8 +47,7 @@ ROPE = 0.01
 _WIDE = 1000.0  # upper ends of the uniform priors of standard deviations, in those observed
 _NARROW = 0.1  # smallest standard deviation, in half widths of the rope
 _ALPHA, _BETA = (0.5, 5.0), (0.05, 0.15)
-_N_CHAINS, _BLOCK, _WARM_UP_BLOCKS = 4, 100, 10
-_RESCALED = (2, 4, 7)  # warm-up blocks after which the coordinates' scales are estimated anew
+_N_CHAINS, _N_WARM_UP = 4, 500
 _AIM = 0.9  # acceptance rate
 _MOST_DOUBLINGS = 8
 # The program is small: to optimise it well takes longer than to run it.  jaxlib 0.12 has the first no more.
@@ -64,31 +63,14 @@ class Probabilities(NamedTuple):
 
 
 class HierarchicalTest(NamedTuple):
-    """What the differences on several data sets say about a new one.
+    """What the differences on several data sets say about a new one."""
 
-    Attributes
-    ----------
-    shares : Probabilities
-        Of the posterior draws, those in which the region is the most probable one on a new data set.
-    means : Probabilities
-        That the mean difference on a new data set lies in the region, averaged over the draws.
-    points : ndarray (draws, 3)
-        These probabilities of each draw, a point of the simplex each.
-    data_sets : list of Probabilities
-        That the mean difference on each of the data sets seen lies in the region.
-    mu : ndarray (draws, data sets)
-        Draws of the mean differences.
-    rhat : float
-        Largest R-hat of all parameters.
-    n_divergent : int
-    """
-
-    shares: Probabilities
-    means: Probabilities
-    points: NDArray[np.float64]
-    data_sets: list[Probabilities]
-    mu: NDArray[np.float64]
-    rhat: float
+    shares: Probabilities  # of the draws in which the region is the most probable one on a new data set
+    means: Probabilities  # that the mean difference on a new data set lies in the region, averaged over the draws
+    points: NDArray[np.float64]  # (draws, 3): these probabilities of each draw, a point of the simplex each
+    data_sets: list[Probabilities]  # that the mean difference on each of the data sets seen lies in the region
+    mu: NDArray[np.float64]  # (draws, data sets): draws of the mean differences
+    rhat: float  # the largest of all parameters
     n_divergent: int
 
 
@@ -106,17 +88,7 @@ class _Summary(NamedTuple):
 def correlated_t_test(differences: ArrayLike, rho: float, rope: float = ROPE) -> Probabilities:
     """Test the differences on one data set: the posterior of their mean is Student's t with n - 1 degrees of freedom.
 
-    Parameters
-    ----------
-    differences : array_like (n,)
-        At least two; positive where the first model is better.
-    rho : float
-        Correlation of two of them.
-    rope : float
-
-    Returns
-    -------
-    Probabilities
+    There are at least two differences, positive where the first model is better; ``rho`` is the correlation of two.
 
     Examples
     --------
@@ -135,29 +107,17 @@ def correlated_t_test(differences: ArrayLike, rho: float, rope: float = ROPE) ->
 def hierarchical_test(
     differences: Sequence[ArrayLike], rho: float, rope: float = ROPE, *, n_draws: int = 2000, seed: int = 0
 ) -> HierarchicalTest:
-    """Test the differences on several data sets together.
+    """Test the differences on several data sets together, with ``n_draws`` of each of four chains.
 
-    Parameters
-    ----------
-    differences : sequence of array_like
-        Of each data set, at least two; positive where the first model is better.
-    rho : float
-        Correlation of two differences on the same data set.
-    rope : float
-    n_draws : int
-        Of each of four chains, rounded up to whole hundreds.
-    seed : int
-        The same seed gives the same draws.
-
-    Returns
-    -------
-    HierarchicalTest
+    Of each data set there are at least two differences, positive where the first model is better; ``rho`` is the
+    correlation of two differences on the same data set.
     """
     if len(differences) == 0:
         raise ChoiceGPError("a test needs the differences on one data set or more")
     summary = _summarised([_checked(x, rho, rope) for x in differences], rho, rope)
     with jax.enable_x64(True), _on_cpu():
-        draws, n_divergent = _sampled(summary, -(-n_draws // _BLOCK), seed)
+        start = _start(summary, np.random.default_rng(seed))
+        draws, divergent = map(np.asarray, _quickly_compiled()(jax.random.key(seed), start, summary, n_draws=n_draws))
     flat = draws.reshape(-1, draws.shape[-1])
     mu_0, mu = _means(flat, summary, np.random.default_rng([seed, 1]))
     posterior = stats.t(np.exp(flat[:, 3]), mu_0, _inside(flat[:, 0], summary.sd_among))
@@ -167,7 +127,7 @@ def hierarchical_test(
     everything = np.concatenate([draws, mu_0.reshape(*draws.shape[:2], 1), mu.reshape(*draws.shape[:2], -1)], axis=2)
     return HierarchicalTest(
         Probabilities(*most.tolist()), Probabilities(*points.mean(axis=0).tolist()), points,
-        [_regions(own > rope, own < -rope) for own in mu.T], mu, _rhat(everything), n_divergent,
+        [_regions(own > rope, own < -rope) for own in mu.T], mu, _rhat(everything), int(divergent.sum()),
     )  # fmt: skip
 
 
@@ -234,31 +194,36 @@ def _log_posterior(position: Array, summary: _Summary) -> Array:
     return prior + fit - jnp.sum((summary.n - 1) * jnp.log(sigma) + 0.5 * summary.squares / sigma**2)
 
 
-def _advance(key: Array, positions: Array, size: Array, scale: Array, summary: _Summary) -> tuple[Array, ...]:
-    """Make a block of draws of all chains: positions (c, n, p), acceptance rates and divergences (c, n)."""
-    from blackjax.mcmc import nuts  # type: ignore[import-untyped]
+def _drawn(key: Array, positions: Array, summary: _Summary, n_draws: int) -> tuple[Array, Array]:
+    """Warm up all chains and draw from them: positions (chains, draws, coordinates), divergences (chains, draws)."""
+    import blackjax  # type: ignore[import-untyped]
 
     density = partial(_log_posterior, summary=summary)
-    kernel = nuts.build_kernel()
+    options = {"initial_step_size": 0.3, "target_acceptance_rate": _AIM, "max_num_doublings": _MOST_DOUBLINGS}
+    warm_up = blackjax.window_adaptation(blackjax.nuts, density, adaptation_info_fn=lambda *_: None, **options)
 
-    def one_chain(key: Array, position: Array) -> tuple[Array, ...]:
-        def step(state: Any, key: Array) -> tuple[Any, tuple[Array, ...]]:
-            state, info = kernel(key, state, density, size, scale, _MOST_DOUBLINGS)
-            return state, (state.position, info.acceptance_rate, info.is_divergent)
+    def one_chain(key: Array, position: Array) -> tuple[Array, Array]:
+        before, after = jax.random.split(key)
+        (state, parameters), _ = warm_up.run(before, position, _N_WARM_UP)
+        sampler = blackjax.nuts(density, **parameters)
 
-        return jax.lax.scan(step, nuts.init(position, density), jax.random.split(key, _BLOCK))[1]
+        def step(state: Any, key: Array) -> tuple[Any, tuple[Array, Array]]:
+            state, info = sampler.step(key, state)
+            return state, (state.position, info.is_divergent)
+
+        return jax.lax.scan(step, state, jax.random.split(after, n_draws))[1]
 
     return jax.vmap(one_chain)(jax.random.split(key, len(positions)), positions)
 
 
 @cache
 def _quickly_compiled() -> Callable:
-    """Return `_advance` to be compiled quickly; where XLA does not know the options that do it, without."""
+    """Return `_drawn` to be compiled quickly; where XLA does not know the options that do it, without."""
     try:
         jax.jit(jnp.sin, compiler_options=_COMPILER)(0.0)
     except (jax.errors.JaxRuntimeError, ValueError):
-        return jax.jit(_advance)
-    return jax.jit(_advance, compiler_options=_COMPILER)
+        return jax.jit(_drawn, static_argnames="n_draws")
+    return jax.jit(_drawn, static_argnames="n_draws", compiler_options=_COMPILER)
 
 
 def _on_cpu() -> contextlib.AbstractContextManager[Any]:
@@ -267,27 +232,6 @@ def _on_cpu() -> contextlib.AbstractContextManager[Any]:
         return jax.default_device(jax.local_devices(backend="cpu")[0])
     except RuntimeError:  # switched off
         return contextlib.nullcontext()
-
-
-def _sampled(summary: _Summary, n_blocks: int, seed: int) -> tuple[NDArray[np.float64], int]:
-    """Return draws (chains, draws, coordinates) and how many of them were divergent."""
-    positions = _start(summary, np.random.default_rng(seed))
-    key, size, scale = jax.random.key(seed), 0.3, np.ones(positions.shape[1])
-    advance = _quickly_compiled()
-    kept: list[NDArray[np.float64]] = []
-    n_divergent = 0
-    for number in range(_WARM_UP_BLOCKS + n_blocks):
-        key, own = jax.random.split(key)
-        draws, rates, divergent = map(np.asarray, advance(own, positions, size, scale, summary))
-        positions = draws[:, -1]
-        if number < _WARM_UP_BLOCKS:
-            size = float(np.clip(size * np.exp(2.0 * (rates.mean() - _AIM)), 1e-4, 2.0))
-            if number in _RESCALED:
-                scale = draws.reshape(-1, draws.shape[-1]).var(axis=0)
-        else:
-            kept.append(draws)
-            n_divergent += int(divergent.sum())
-    return np.concatenate(kept, axis=1), n_divergent
 
 
 def _start(summary: _Summary, rng: np.random.Generator) -> NDArray[np.float64]:

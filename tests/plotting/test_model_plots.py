@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
-from choicegp.apps import plots
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, plots
 from choicegp.evaluation.effects import model_effects
 
 from .conftest import Model, bars, choices, laptop_table, legend_texts
@@ -229,7 +228,7 @@ def test_a_constant_feature_is_drawn_as_a_point():
 
 
 def test_matplotlib_is_loaded_when_something_is_drawn():
-    code = "import sys, choicegp.apps.plots; print('matplotlib' in sys.modules)"
+    code = "import sys, choicegp.plots; print('matplotlib' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert ended.stdout.strip() == "False", ended.stderr
 

@@ -1,4 +1,4 @@
-from choicegp.experiments.presentation import markdown_table, new_figure
+from choicegp.experiments.markdown import markdown_table
 
 
 def test_a_table_has_a_row_for_each_line_and_empty_cells():
@@ -10,9 +10,5 @@ def test_a_table_without_rows_has_its_head():
     assert markdown_table(("a",), []).splitlines() == ["| a |", "|---|"]
 
 
-def test_figures_stay_outside_pyplot():
-    from matplotlib import pyplot
-
-    figure = new_figure(3.0, 2.0)
-    assert figure.get_size_inches().tolist() == [3.0, 2.0]
-    assert not pyplot.get_fignums()
+def test_a_bar_in_a_cell_does_not_end_it():
+    assert markdown_table(("a",), [("x | y",)]).splitlines()[-1] == "| x \\| y |"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from choicegp import __version__
-from choicegp.experiments.experiment import Outcome, Settings
+from choicegp.experiments.experiment import Outcome, RunSettings
 
-Record = dict[str, Any]
+RunRecord = dict[str, Any]
 """What became of a run, plain JSON: ``settings``; ``status``, "done" or "failed"; ``values``, or ``error`` with its
 ``type``, ``message`` and the last lines of its ``traceback``; ``warnings``, as texts; ``seconds``; ``started``;
 ``version`` of choicegp, ``software`` beside it and the ``machine``."""
@@ -26,21 +26,11 @@ FIELDS = ("settings", "status", "warnings", "seconds", "started", "version", "so
 _TRACEBACK_LINES = 20
 
 
-def attempt(module: str, settings: Settings, data: str | None) -> Record:
-    """Run one experiment once, and record what came of it.
+def recorded_run(module: str, settings: RunSettings, data: str | None) -> RunRecord:
+    """Make one run and record what came of it; an exception in the run is recorded, not raised.
 
-    Parameters
-    ----------
-    module : str
-        Full name of the experiment's module.
-    settings : dict
-    data : str or None
-        The folder of published tables, None for the one named by CHOICEGP_DATA.
-
-    Returns
-    -------
-    Record
-        An exception in the run is recorded, not raised.
+    ``module`` is the full name of the experiment's module, ``data`` the folder of published tables, None for the one
+    that CHOICEGP_DATA names.
     """
     started, start = _now(), time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -48,23 +38,25 @@ def attempt(module: str, settings: Settings, data: str | None) -> Record:
         try:
             experiment = importlib.import_module(module)
             start = time.perf_counter()  # the first run of a process would pay for the imports
-            found: Record = {"status": "done", "values": plain(experiment.run(settings, data))}
+            found: RunRecord = {"status": "done", "values": plain(experiment.run(settings, data))}
         except Exception as error:
             found = {"status": "failed", "error": _described(error)}
-    seconds = round(time.perf_counter() - start, 3)
     found["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
-    about = {"version": __version__, "software": software(), "machine": machine()}
+    return _record(settings, found, round(time.perf_counter() - start, 3), started, machine())
+
+
+def failed_record(settings: RunSettings, error: BaseException) -> RunRecord:
+    """Record a run that no worker could make or bring to its end."""
+    found = {"status": "failed", "error": _described(error), "warnings": []}
+    return _record(settings, found, 0.0, _now(), "unknown")
+
+
+def _record(settings: RunSettings, found: RunRecord, seconds: float, started: str, machine: str) -> RunRecord:
+    about = {"version": __version__, "software": software(), "machine": machine}
     return {"settings": settings, **found, "seconds": seconds, "started": started, **about}
 
 
-def not_attempted(settings: Settings, error: BaseException) -> Record:
-    """Record a run that no worker could make or bring to its end."""
-    about = {"version": __version__, "software": software(), "machine": "unknown"}
-    found = {"status": "failed", "error": _described(error), "warnings": []}
-    return {"settings": settings, **found, "seconds": 0.0, "started": _now(), **about}
-
-
-def outcome(record: Record) -> Outcome:
+def outcome(record: RunRecord) -> Outcome:
     """Return what an experiment's report needs of the record of a run that was done."""
     return Outcome(record["settings"], record["values"], record["seconds"], record["version"])
 

@@ -1,4 +1,4 @@
-"""The pieces pictures are made of: figures, colours, bands, bars and names beside points."""
+"""The pieces that plots of a model are made of: bands, bars, and names beside points."""
 
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -6,57 +6,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from choicegp.apps.label_places import label_places
 from choicegp.evaluation.effects import FeatureEffect
+from choicegp.plotting.label_places import label_places
+from choicegp.plotting.style import BESIDE, COLOURS, LINES, MARKERS, mark_values, new_figure, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-DPI = 140
-# Okabe and Ito's colours, told apart by the colour-blind; line styles and markers tell them apart in grey.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _MOST_TICKS = 1000
 _LONGEST_NAME = 24
 _MOST_NAMES = 15
+_LABEL: dict[str, Any] = {
+    "textcoords": "offset points", "ha": "center", "va": "center", "zorder": 4,
+    "bbox": {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.6},
+    "arrowprops": {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
+}  # fmt: skip
 _MOST_BARS = 150  # objects whose uncertainty is drawn
-
-# A legend outside the data, to their right.
-BESIDE: dict[str, Any] = {
-    "loc": "upper left",
-    "bbox_to_anchor": (1.01, 1.0),
-    "borderaxespad": 0.0,
-    "frameon": False,
-    "handlelength": 2.6,
-    "fontsize": 9,
-}
-
-
-def new_figure(width: float, height: float) -> "Figure":
-    """Make a figure outside pyplot: no window, no state, nothing to close."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def new_panels(n: int) -> NDArray[Any]:
     """Return Axes of a new figure, at most four in a row, with one vertical scale."""
     columns = n if n <= 3 else 3 if n <= 6 else 4
-    rows = -(-n // columns)
-    figure = new_figure(max(5.6, 2.9 * columns), 1.1 + 2.3 * rows)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    for ax in grid.ravel()[n:]:
-        ax.remove()
-    for ax in grid[:, 0]:
+    figure = new_figure(max(5.6, 2.9 * columns), 1.1 + 2.3 * -(-n // columns))
+    grid = panels(figure, n, columns, sharey=True)
+    for ax in grid[::columns]:
         ax.set_ylabel("effect on utility")
-    return grid.ravel()[:n]
+    return grid
 
 
-def colour(utility: int) -> str:
-    """Return the colour of a utility."""
-    return COLOURS[utility % len(COLOURS)]
+def utility_style(utility: int, line: bool = True, marker: bool = False) -> dict[str, Any]:
+    """Return colour and label of a utility, with its line and its marker where they are wanted."""
+    i = utility % len(COLOURS)
+    shape = {"linestyle": LINES[i] if line else "", "marker": MARKERS[i] if marker else ""}
+    return {"color": COLOURS[i], "label": f"utility {utility + 1}", **shape}
 
 
 def draw_effect(ax: "Axes", effect: FeatureEffect) -> None:
@@ -72,30 +54,13 @@ def _draw_lines(ax: "Axes", effect: FeatureEffect) -> None:
     n_utilities = effect.mean.shape[1]
     faint = 0.18 if n_utilities < 3 else 0.3 / n_utilities  # many bands lie over each other
     for i in range(n_utilities):
-        ax.fill_between(effect.grid, effect.low[:, i], effect.high[:, i], color=colour(i), alpha=faint, linewidth=0)
-        ax.plot(
-            effect.grid,
-            effect.mean[:, i],
-            color=colour(i),
-            linestyle=_LINES[i % len(_LINES)],
-            linewidth=1.6,
-            # A line through a single value would not be seen.
-            marker=_MARKERS[i % len(_MARKERS)] if len(effect.grid) == 1 else "",
-            label=f"utility {i + 1}",
-        )
+        style = utility_style(i, marker=len(effect.grid) == 1)  # a line through a single value would not be seen
+        low, high = effect.low[:, i], effect.high[:, i]
+        ax.fill_between(effect.grid, low, high, color=style["color"], alpha=faint, linewidth=0)
+        ax.plot(effect.grid, effect.mean[:, i], linewidth=1.6, **style)
     values = np.unique(effect.values)
     values = values[:: 1 + len(values) // _MOST_TICKS]
-    ax.plot(
-        values,
-        np.zeros(len(values)),
-        "|",
-        color="0.3",
-        markersize=7,
-        markeredgewidth=0.7,
-        # Ticks stand on the lower edge, whatever the vertical scale.
-        transform=ax.get_xaxis_transform(),
-        label="objects shown",
-    )
+    mark_values(ax, values, label="objects shown", markeredgewidth=0.7)
     ax.locator_params(axis="x", nbins=5)
 
 
@@ -104,17 +69,10 @@ def _draw_categories(ax: "Axes", effect: FeatureEffect) -> None:
     places = np.arange(len(effect.grid))
     for i in range(n_utilities):
         mean = effect.mean[:, i]
-        ax.errorbar(
-            places + (i - (n_utilities - 1) / 2) * min(0.18, 0.6 / n_utilities),
-            mean,
-            yerr=np.maximum([mean - effect.low[:, i], effect.high[:, i] - mean], 0.0),
-            fmt=_MARKERS[i % len(_MARKERS)],
-            color=colour(i),
-            markersize=5,
-            capsize=2.5,
-            elinewidth=1.2,
-            label=f"utility {i + 1}",
-        )
+        beside = places + (i - (n_utilities - 1) / 2) * min(0.18, 0.6 / n_utilities)
+        interval = np.maximum([mean - effect.low[:, i], effect.high[:, i] - mean], 0.0)
+        style = utility_style(i, line=False, marker=True)
+        ax.errorbar(beside, mean, yerr=interval, markersize=5, capsize=2.5, elinewidth=1.2, **style)
     names = [short(category) for category in effect.grid]
     room = 72 * ax.bbox.width / ax.figure.dpi
     crowded = max(map(len, names)) * len(names) * 6.5 > room
@@ -126,18 +84,8 @@ def utility_keys(n_utilities: int, kinds: set[str]) -> list[Any]:
     """Return the entries of a legend for pictures with lines ("numeric"), points ("categorical") or both."""
     from matplotlib.lines import Line2D
 
-    keys = [
-        Line2D(
-            [],
-            [],
-            color=colour(i),
-            linestyle=_LINES[i % len(_LINES)] if "numeric" in kinds else "",
-            marker=_MARKERS[i % len(_MARKERS)] if "categorical" in kinds else "",
-            markersize=5,
-            label=f"utility {i + 1}",
-        )
-        for i in range(n_utilities)
-    ]
+    styles = [utility_style(i, "numeric" in kinds, "categorical" in kinds) for i in range(n_utilities)]
+    keys = [Line2D([], [], markersize=5, **style) for style in styles]
     if "numeric" in kinds:
         keys.append(Line2D([], [], color="0.3", linestyle="", marker="|", markersize=7, label="objects shown"))
     return keys
@@ -147,14 +95,7 @@ def draw_ranking(ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64],
     """Draw objects from the best down, with one utility each."""
     places = np.arange(len(mean))
     ax.errorbar(
-        mean,
-        places,
-        xerr=sd,
-        fmt="o",
-        color=COLOURS[0],
-        ecolor="0.7",
-        elinewidth=1.0,
-        label="standard deviation",
+        mean, places, xerr=sd, fmt="o", color=COLOURS[0], ecolor="0.7", elinewidth=1.0, label="standard deviation"
     )
     ax.set_yticks(places, names, fontsize=8)
     ax.set_ylim(len(mean) - 0.5, -0.5)
@@ -163,26 +104,13 @@ def draw_ranking(ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64],
 
 
 def draw_front(
-    ax: "Axes",
-    mean: NDArray[np.float64],
-    sd: NDArray[np.float64],
-    front: NDArray[np.bool_],
-    names: list[str],
+    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_], names: list[str]
 ) -> None:
     """Draw objects by two utilities; those of the front are marked and as many as can be are named."""
     x, y = mean[:, 0], mean[:, 1]
     barred = np.ones(len(mean), dtype=bool) if len(mean) <= _MOST_BARS else front
-    ax.errorbar(
-        x[barred],
-        y[barred],
-        xerr=sd[barred, 0],
-        yerr=sd[barred, 1],
-        fmt="none",
-        ecolor="0.82",
-        elinewidth=0.7,
-        zorder=1,
-        label="standard deviation",
-    )
+    bars: dict[str, Any] = {"ecolor": "0.82", "elinewidth": 0.7, "zorder": 1, "label": "standard deviation"}
+    ax.errorbar(x[barred], y[barred], xerr=sd[barred, 0], yerr=sd[barred, 1], fmt="none", **bars)
     ax.scatter(x[~front], y[~front], s=18, color="0.45", linewidths=0, zorder=2, label="dominated by another")
     named, labels = _front_names(mean, front, names)
     n_points = len(np.unique(mean[front], axis=0))
@@ -230,18 +158,7 @@ def _write_names(ax: "Axes", points: NDArray[np.float64], rows: NDArray[np.int64
         if centre is None:
             continue
         away = (np.array(centre) - pixels[row]) / point
-        ax.annotate(
-            name,
-            points[row],
-            xytext=(away[0], away[1]),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=fontsize,
-            bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.6},
-            arrowprops={"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
-            zorder=4,
-        )
+        ax.annotate(name, points[row], xytext=(away[0], away[1]), fontsize=fontsize, **_LABEL)
     return sum(centre is not None for centre in centres)
 
 

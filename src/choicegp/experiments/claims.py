@@ -10,36 +10,23 @@ FEWEST = 5  # repetitions that a verdict needs: standard errors of fewer say lit
 TOO_FEW = "too few runs"
 
 
-class Difference(NamedTuple):
-    """Mean of a difference over repetitions.
-
-    Attributes
-    ----------
-    mean, se : float
-        The standard error is NaN for fewer than two repetitions.
-    n : int
-        Repetitions that both have.
-    """
+class MeanDifference(NamedTuple):
+    """Mean of a difference over repetitions."""
 
     mean: float
-    se: float
-    n: int
+    se: float  # NaN for fewer than two repetitions
+    n: int  # repetitions that both have
 
     @property
-    def is_above(self) -> bool:
-        """Whether it is larger than zero by more than two standard errors."""
-        return self.mean > 2 * self.se
-
-    @property
-    def is_below(self) -> bool:
-        """Whether it is smaller than zero by more than two standard errors."""
-        return self.mean < -2 * self.se
+    def sign(self) -> int:
+        """1 or -1 where it differs from zero by more than two standard errors, else 0."""
+        return int(self.mean > 2 * self.se) - int(self.mean < -2 * self.se)
 
     def __str__(self) -> str:
         return f"{self.mean:+.3f} ± {self.se:.3f}" if self.n > 1 else f"{self.mean:+.3f}" if self.n else ""
 
 
-def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference:
+def difference(first: Mapping[int, float], second: Mapping[int, float]) -> MeanDifference:
     """Return the mean of first minus second over the seeds that both have.
 
     Examples
@@ -50,9 +37,9 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Diffe
     seeds = sorted(first.keys() & second.keys())
     gaps = np.array([first[seed] - second[seed] for seed in seeds])
     if not seeds:
-        return Difference(np.nan, np.nan, 0)
+        return MeanDifference(np.nan, np.nan, 0)
     se = float(np.std(gaps, ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else np.nan
-    return Difference(float(gaps.mean()), se, len(seeds))
+    return MeanDifference(float(gaps.mean()), se, len(seeds))
 
 
 def mean_and_error(values: Mapping[int, float]) -> str:
@@ -67,34 +54,29 @@ def mean_and_error(values: Mapping[int, float]) -> str:
     return str(found).removeprefix("+")
 
 
-def is_better(found: Difference) -> str:
+def is_better(found: MeanDifference) -> str:
     """Judge "the first is better": confirmed, contradicted by its being clearly worse, or neither."""
-    if found.n < FEWEST:
-        return TOO_FEW
-    return "confirmed" if found.is_above else "contradicted" if found.is_below else "not confirmed"
+    return _verdict(found, found.sign > 0, found.sign < 0)
 
 
-def is_equal(found: Difference) -> str:
+def is_equal(found: MeanDifference) -> str:
     """Judge "the two are equal": confirmed by a small and sure mean, contradicted by a clear one that is not small."""
-    if found.n < FEWEST:
-        return TOO_FEW
-    if abs(found.mean) > NEGLIGIBLE:
-        return "contradicted" if found.is_above or found.is_below else "not confirmed"
-    return "confirmed" if 2 * found.se <= NEGLIGIBLE else "not confirmed"
+    is_small = abs(found.mean) <= NEGLIGIBLE
+    return _verdict(found, is_small and 2 * found.se <= NEGLIGIBLE, not is_small and found.sign != 0)
 
 
-def is_not_worse(found: Difference) -> str:
+def is_not_worse(found: MeanDifference) -> str:
     """Judge "the first is no worse": contradicted where it is clearly worse, and by more than is negligible."""
+    is_small = found.mean >= -NEGLIGIBLE
+    return _verdict(found, is_small, not is_small and found.sign < 0)
+
+
+def _verdict(found: MeanDifference, is_confirmed: bool, is_contradicted: bool) -> str:
     if found.n < FEWEST:
         return TOO_FEW
-    if found.mean >= -NEGLIGIBLE:
-        return "confirmed"
-    return "contradicted" if found.is_below else "not confirmed"
+    return "confirmed" if is_confirmed else "contradicted" if is_contradicted else "not confirmed"
 
 
 def together(verdicts: list[str]) -> str:
     """Judge a claim of several parts: as good as the weakest of them."""
-    for worst in (TOO_FEW, "contradicted", "not confirmed"):
-        if worst in verdicts:
-            return worst
-    return "confirmed"
+    return next((worst for worst in (TOO_FEW, "contradicted", "not confirmed") if worst in verdicts), "confirmed")

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from choicegp.experiments.paired import (
-    Difference,
+from choicegp.experiments.claims import (
+    MeanDifference,
     difference,
     is_better,
     is_equal,
@@ -26,7 +26,7 @@ def test_few_repetitions_have_no_error():
     assert str(one) == "+0.100"
     assert (one.n, none.n, str(none)) == (1, 0, "")
     assert np.isnan([one.se, none.mean]).all()
-    assert not one.is_above
+    assert one.sign == 0
     assert mean_and_error({}) == ""
     assert mean_and_error({3: 0.5}) == "0.500"
     assert mean_and_error({3: -0.5, 4: -0.7}) == "-0.600 ± 0.100"
@@ -45,7 +45,7 @@ def test_few_repetitions_have_no_error():
     ],
 )
 def test_verdicts(mean, se, better, equal, not_worse):
-    found = Difference(mean, se, 20)
+    found = MeanDifference(mean, se, 20)
     assert (is_better(found), is_equal(found), is_not_worse(found)) == (better, equal, not_worse)
     few = found._replace(n=4)
     assert {is_better(few), is_equal(few), is_not_worse(few)} == {"too few runs"}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from choicegp.apps.drawing import BESIDE, COLOURS, new_figure
+from choicegp.plotting.style import BESIDE, COLOURS, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +30,7 @@ def plot_selection(found: "SelectionResult", *, ax: "Axes | None" = None) -> "Ax
     -------
     Axes
     """
-    if ax is None:
-        ax = new_figure(6.4, 3.8).add_subplot()
+    ax = ax or new_axes(6.4, 3.8)
     table = found.table
     inside = np.abs(table["difference"]) <= _FAR * float(table["se"].iloc[int(np.argmax(table["elpd"]))])
     near, far = table[inside], table[~inside]

@@ -6,7 +6,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import typer
 
@@ -16,7 +16,7 @@ DEBUG = "CHOICEGP_DEBUG"
 LONGEST_LINE = 1000
 
 OK = 0
-MENDABLE = 2  # the input, the options or the machine: what the user can do something about
+FIXABLE = 2  # the input, the options or the machine: what the user can do something about
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of ours
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 BROKEN_PIPE = 141  # ... and when the reader of a pipe has gone
@@ -32,16 +32,8 @@ class Ending(NamedTuple):
 def run(command: Callable[[], object]) -> int:
     """Run a command and return its exit code; whatever goes wrong becomes one line on stderr.
 
-    Parameters
-    ----------
-    command : callable
-        Called without arguments; what it returns is not used.
-
-    Returns
-    -------
-    int
-        0, or 2 for what the user can mend, 70 for a defect of the program, 130 after Ctrl-C, 141 when
-        nobody reads the output any more.
+    The code is 0, or 2 for what the user can fix, 70 for a defect of the program, 130 after Ctrl-C, and 141 when nobody
+    reads the output any more.
 
     Examples
     --------
@@ -72,7 +64,7 @@ def run(command: Callable[[], object]) -> int:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """Tell how a command ends that raised this error.
+    """Return how a command ends that raised this error.
 
     Examples
     --------
@@ -86,22 +78,19 @@ def ending_of(error: BaseException) -> Ending:
     if isinstance(error, BrokenPipeError):
         return Ending(BROKEN_PIPE)
     if hasattr(error, "format_message"):
-        return Ending(MENDABLE, f"error: {_usage_problem(error)}")
+        return Ending(FIXABLE, f"error: {_usage_problem(error)}")
     if isinstance(error, ChoiceGPError | ImportError):
-        return Ending(MENDABLE, f"error: {error}")
+        return Ending(FIXABLE, f"error: {error}")
     if isinstance(error, MemoryError):
-        return Ending(MENDABLE, "error: there is not enough memory for this; use fewer or smaller sets")
+        return Ending(FIXABLE, "error: there is not enough memory for this; use fewer or smaller sets")
     if isinstance(error, OSError):
         name = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        return Ending(MENDABLE, f"error: {name}{error.strerror or error}")
+        return Ending(FIXABLE, f"error: {name}{error.strerror or error}")
     if not isinstance(error, Exception):
         raise error
     text = " ".join(str(error).split())
     problem = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return Ending(
-        INTERNAL,
-        f"internal error: {problem}; please report it; run with {DEBUG}=1 for the traceback",
-    )
+    return Ending(INTERNAL, f"internal error: {problem}; please report it; run with {DEBUG}=1 for the traceback")
 
 
 def say(text: object) -> None:
@@ -152,14 +141,7 @@ def _usage_problem(error: Any) -> str:
     return problem if context is None else f"{problem} (see {context.command_path} --help)"
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning without the place in the code, which means nothing to who typed a command."""
     # The hint is for who has the data in Python; a command shows them itself.
     text = str(message).removesuffix("; see data.skipped")

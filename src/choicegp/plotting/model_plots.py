@@ -1,8 +1,4 @@
-"""Pictures of a fitted model: utilities, effects of features, objects, relevance, and how the fit went.
-
-Every function returns the Axes it drew on and shows nothing by itself; the picture is their ``figure``, with
-its ``savefig``. With ``ax`` (or ``axes``) it draws on Axes that exist; without, on a new Figure of its own.
-"""
+"""Plots of a fitted model: utilities, effects of features, objects, relevance, calibration, and how the fit went."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,25 +7,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.apps.drawing import (
-    BESIDE,
-    COLOURS,
-    colour,
-    draw_effect,
-    draw_front,
-    draw_ranking,
-    new_figure,
-    new_panels,
-    short,
-    utility_keys,
-    wrapped,
-)
 from choicegp.checks import kind_of, listed
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.calibration import calibration
 from choicegp.evaluation.effects import Effects, FeatureEffect, model_effects
+from choicegp.plotting.drawing import (
+    draw_effect,
+    draw_front,
+    draw_ranking,
+    new_panels,
+    short,
+    utility_keys,
+    utility_style,
+    wrapped,
+)
+from choicegp.plotting.style import BESIDE, COLOURS, new_axes
 from choicegp.reading.columns import FeatureColumn
 
 if TYPE_CHECKING:
@@ -41,6 +35,7 @@ MOST_OBJECTS = 5000
 MOST_PANELS = 12
 _MOST_RANKED = 30
 _N_GRID = 200
+_INTERVAL = {"elinewidth": 1.0, "capsize": 2.0, "ecolor": "0.25"}
 _Z95 = 1.959963984540054
 
 
@@ -75,8 +70,7 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
     others = {other: [_typical(values)] * len(grid) for other, values in table.items()}
     # Encoded, because the rows of a table would be taken for objects with ids.
     mean, sd = model.utilities(model.encoding_.encode(pd.DataFrame(others | {name: list(grid)})))
-    if ax is None:
-        ax = new_figure(7.0, 4.0).add_subplot()
+    ax = ax or new_axes(7.0, 4.0)
     low, high = mean - _Z95 * sd, mean + _Z95 * sd
     draw_effect(ax, FeatureEffect(name, column.kind, grid, mean, low, high, table[name].to_numpy()))
     ax.set_ylabel("utility")
@@ -87,11 +81,7 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
 
 
 def plot_effects(
-    model: "ChoiceGP",
-    features: Sequence[str] | None = None,
-    *,
-    effects: Effects | None = None,
-    axes: Any = None,
+    model: "ChoiceGP", features: Sequence[str] | None = None, *, effects: Effects | None = None, axes: Any = None
 ) -> NDArray[Any]:
     """Draw what each feature does to each utility, one panel per feature, with 95% bands.
 
@@ -169,12 +159,11 @@ def plot_objects(
     mean, sd = model.utilities(objects)
     if model.n_utilities_ == 1:
         best = np.argsort(-mean[:, 0], kind="stable")[:_MOST_RANKED]
-        ax = new_figure(7.0, 1.4 + 0.2 * len(best)).add_subplot() if ax is None else ax
+        ax = ax or new_axes(7.0, 1.4 + 0.2 * len(best))
         draw_ranking(ax, mean[best, 0], sd[best, 0], [short(ids[row]) for row in best], len(ids))
         return ax
     across, up = _two_utilities(utilities, model.n_utilities_)
-    if ax is None:
-        ax = new_figure(8.4, 5.2).add_subplot()
+    ax = ax or new_axes(8.4, 5.2)
     # Objects equal in all features differ by rounding, and must not dominate each other by it.
     unit = 1e-9 * max(np.abs(mean).max(), 1e-300)
     mean = np.round(mean / unit) * unit
@@ -208,17 +197,14 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
     mean, low, high = effects.relevance
     n_utilities, n_features = mean.shape
     order = np.argsort(-mean.max(axis=0), kind="stable")
-    if ax is None:
-        ax = new_figure(7.4, 1.3 + n_features * (0.16 + 0.14 * n_utilities)).add_subplot()
+    ax = ax or new_axes(7.4, 1.3 + n_features * (0.16 + 0.14 * n_utilities))
     height = 0.8 / n_utilities
     for i in range(n_utilities):
         where = np.arange(n_features) + (i - (n_utilities - 1) / 2) * height
         size = mean[i, order]
         interval = np.maximum([size - low[i, order], high[i, order] - size], 0.0)
-        ax.barh(
-            where, size, 0.9 * height, xerr=interval, color=colour(i), alpha=0.85, label=f"utility {i + 1}",
-            error_kw={"elinewidth": 1.0, "capsize": 2.0, "ecolor": "0.25"},
-        )  # fmt: skip
+        style = {name: utility_style(i)[name] for name in ("color", "label")}
+        ax.barh(where, size, 0.9 * height, xerr=interval, alpha=0.85, error_kw=_INTERVAL, **style)
     ax.set_yticks(np.arange(n_features), [wrapped(effects.names[j], 22) for j in order])
     ax.set_ylim(n_features - 0.5, -0.5)
     ax.set_xlim(left=0.0)
@@ -234,7 +220,7 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     """Draw the evidence lower bound (ELBO) over the steps of the fit.
 
     While the fit anneals, the likelihood counts only in part and the bound is that of an easier problem:
-    those steps are shaded when the fit's result tells how many they were (``n_annealing``).
+    those steps are shaded when the fit's result reports their number (``n_annealing``).
 
     Parameters
     ----------
@@ -249,24 +235,11 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     _check_fitted(model)
     result = model.fit_result_
     trace = np.asarray(result.elbo_trace, dtype=float)
-    if ax is None:
-        ax = new_figure(7.4, 3.6).add_subplot()
+    ax = ax or new_axes(7.4, 3.6)
     steps = np.arange(1, len(trace) + 1)
-    ax.plot(
-        steps,
-        trace,
-        color=COLOURS[0],
-        linewidth=1.5,
-        marker="." if len(trace) < 100 else "",
-        label="at each step",
-    )
-    ax.axhline(
-        model.elbo_,
-        color=COLOURS[1],
-        linestyle="--",
-        linewidth=1.0,
-        label=f"at the end, on fresh\nsample points: {model.elbo_:.1f}",
-    )
+    ax.plot(steps, trace, color=COLOURS[0], linewidth=1.5, marker="." if len(trace) < 100 else "", label="at each step")
+    final = f"at the end, on fresh\nsample points: {model.elbo_:.1f}"
+    ax.axhline(model.elbo_, color=COLOURS[1], linestyle="--", linewidth=1.0, label=final)
     annealed = int(getattr(result, "n_annealing", 0))
     if annealed:
         ax.axvspan(0.5, annealed + 0.5, color="0.92", zorder=0, label="annealing (the likelihood\ncounts in part)")
@@ -296,8 +269,7 @@ def plot_calibration(model: "ChoiceGP", data: ChoiceData, *, n_bins: int = 10, a
     """
     _check_fitted(model)
     table = calibration(data, model.predict_proba(data), n_bins)
-    if ax is None:
-        ax = new_figure(5.6, 4.6).add_subplot()
+    ax = ax or new_axes(5.6, 4.6)
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1.0, linestyle="--", label="honest")
     spread = np.abs(table[["low", "high"]].to_numpy().T - table["observed"].to_numpy())
     ax.errorbar(

@@ -15,25 +15,11 @@ def label_places(
     bounds: tuple[float, float],
     gap: float,
 ) -> list[tuple[float, float] | None]:
-    """Place names one after the other, each at the first free place around its point.
+    """Return the centre of each name, at the first free place around its point; None where there is no room.
 
-    Parameters
-    ----------
-    points : float array (n, 2)
-        The points to name, in pixels from the lower left corner.
-    sizes : float array (n, 2)
-        Width and height of each name.
-    obstacles : float array (m, 2)
-        Points that names should not cover.
-    bounds : (float, float)
-        Width and height of the area for names.
-    gap : float
-        Distance between a point and a name beside it.
-
-    Returns
-    -------
-    list of (float, float) or None
-        The centre of each name, None where there is no room.
+    All lengths are in pixels: the ``points`` (n, 2) to name, measured from the lower left corner, the width and height
+    of each name (``sizes``) and of the area (``bounds``), points not to be covered (``obstacles``), and the ``gap``
+    between a point and a name beside it.
 
     Examples
     --------

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import choicegp
-from choicegp.experiments.attempt import FIELDS, attempt, machine, not_attempted, outcome, plain
+from choicegp.experiments.run_record import FIELDS, failed_record, machine, outcome, plain, recorded_run
 
 
 @pytest.fixture
 def running(monkeypatch):
-    """Return a function that attempts an experiment whose run is given."""
+    """Return a function that recorded_runs an experiment whose run is given."""
 
     def attempted(run, settings=None, data=None):
         monkeypatch.setitem(sys.modules, "given_experiment", SimpleNamespace(run=run))
-        return attempt("given_experiment", settings or {"seed": 0}, data)
+        return recorded_run("given_experiment", settings or {"seed": 0}, data)
 
     return attempted
 
@@ -58,7 +58,7 @@ def test_a_traceback_is_not_kept_whole(running):
 
 
 def test_a_module_that_is_missing_is_a_failure():
-    assert attempt("choicegp.experiments.nowhere", {"seed": 0}, None)["error"]["type"] == "ModuleNotFoundError"
+    assert recorded_run("choicegp.experiments.nowhere", {"seed": 0}, None)["error"]["type"] == "ModuleNotFoundError"
 
 
 def test_warnings_are_kept_each_once(running):
@@ -108,7 +108,7 @@ def test_keys_that_are_no_texts_are_refused():
 
 
 def test_what_no_worker_could_make_is_recorded():
-    record = not_attempted({"seed": 1}, RuntimeError("all workers died"))
+    record = failed_record({"seed": 1}, RuntimeError("all workers died"))
     assert record["status"] == "failed"
     assert record["error"]["message"] == "all workers died"
     assert set(FIELDS) <= record.keys()

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from choicegp import ChoiceGPError
-from choicegp.apps import plots
+from choicegp import ChoiceGPError, plots
 from choicegp.data.pareto import undominated
 from choicegp.fitting.record import Utilities
 
