@@ -30,7 +30,7 @@ from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.calibration import calibration
 from choicegp.evaluation.effects import Effects, FeatureEffect, model_effects
-from choicegp.reading.columns import FeatureColumn
+from choicegp.reading.encoding import FeatureColumn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

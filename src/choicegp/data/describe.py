@@ -1,18 +1,22 @@
 """What choice data look like, in numbers and in plain words."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.data.flat import FlatChoices
-from choicegp.reading.encoding import group_equal_rows
+from choicegp.checks import counted
+from choicegp.reading.long import group_equal_rows
+
+if TYPE_CHECKING:
+    from choicegp.data.choices import ChoiceData
 
 
 @dataclass(frozen=True)
 class Description:
-    """What choice data look like; ``str()`` tells it in plain words.
+    """What choice data look like; ``str()`` describes them in plain words.
 
     Attributes
     ----------
@@ -61,47 +65,49 @@ class Description:
         sizes = "1 object" if self.largest_set == 1 else f"{self.largest_set} objects"
         if self.smallest_set != self.largest_set:
             sizes = f"{self.smallest_set} to {self.largest_set} objects (median {self.median_set:g})"
-        by = "" if self.n_respondents is None else f", by {_counted(self.n_respondents, 'respondent')}"
+        by = "" if self.n_respondents is None else f", by {counted(self.n_respondents, 'respondent', ',')}"
         names = ", ".join(self.feature_names[:8])
         names += f" and {self.n_features - 8:,} more" if self.n_features > 8 else ""
         lines = [
-            f"{_counted(self.n_sets, 'set')} of {sizes}{by}.",
-            f"{_counted(self.n_objects, 'object')} with {_counted(self.n_features, 'feature')}: {names}.",
+            f"{counted(self.n_sets, 'set', ',')} of {sizes}{by}.",
+            f"{counted(self.n_objects, 'object', ',')} with {counted(self.n_features, 'feature', ',')}: {names}.",
         ]
         if self.share_chosen is None:
-            lines.append("What was chosen is not known.")
+            lines.append("The choices are not known.")
         else:
             lines.append(f"{100 * self.share_chosen:.1f}% of the shown objects were chosen.")
         if self.n_repeats:
-            lines.append(f"Shown again with the same choice: {_counted(self.n_repeats, 'set')}.")
+            lines.append(f"Shown again with the same choice: {counted(self.n_repeats, 'set', ',')}.")
         return lines
 
     def _warnings(self) -> list[str]:
         lines = []
         if self.n_contradictions:
             lines.append(
-                f"Shown again with another choice: {_counted(self.n_contradictions, 'set')}. "
+                f"Shown again with another choice: {counted(self.n_contradictions, 'set', ',')}. "
                 "No utilities explain all of these; they count as noise."
             )
         if self.n_never_shown:
-            lines.append(f"Never shown: {_counted(self.n_never_shown, 'object')}. Only features tell about these.")
+            lines.append(
+                f"Never shown: {counted(self.n_never_shown, 'object', ',')}. These are predicted from features alone."
+            )
         if self.n_components > 1:
             lines.append(
                 f"The objects fall into {self.n_components:,} groups never shown together: utilities of "
                 "different groups cannot be compared by the choices alone. "
-                f"The largest group has {_counted(self.largest_component, 'object')}."
+                f"The largest group has {counted(self.largest_component, 'object', ',')}."
             )
         if self.n_identical_objects:
             lines.append(
-                f"Equal in all features to another: {_counted(self.n_identical_objects, 'object')}. "
-                "Features alone cannot tell these apart."
+                f"Equal in all features to another: {counted(self.n_identical_objects, 'object', ',')}. "
+                "Features alone cannot distinguish these."
             )
         if self.n_skipped:
-            lines.append(f"Left out when the data were read: {_counted(self.n_skipped, 'defect')}.")
+            lines.append(f"Left out when the data were read: {counted(self.n_skipped, 'defect', ',')}.")
         return lines
 
 
-def describe(data: FlatChoices) -> Description:
+def describe(data: "ChoiceData") -> Description:
     """Describe choice data.
 
     Parameters
@@ -121,7 +127,7 @@ def describe(data: FlatChoices) -> Description:
     3 objects with 1 feature: x0.
     50.0% of the shown objects were chosen.
     Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.
-    Never shown: 1 object. Only features tell about these.
+    Never shown: 1 object. These are predicted from features alone.
     """
     sizes = np.diff(data.offsets)
     component_sizes = _component_sizes(data)
@@ -148,7 +154,7 @@ def describe(data: FlatChoices) -> Description:
     )
 
 
-def _component_sizes(data: FlatChoices) -> NDArray[np.int64]:
+def _component_sizes(data: "ChoiceData") -> NDArray[np.int64]:
     """Numbers of shown objects in each connected group."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -164,7 +170,7 @@ def _component_sizes(data: FlatChoices) -> NDArray[np.int64]:
     return counts[counts > 0]
 
 
-def _repeats(data: FlatChoices) -> tuple[int | None, int | None]:
+def _repeats(data: "ChoiceData") -> tuple[int | None, int | None]:
     """Count sets that show the same objects again: with a choice made before, with a new one."""
     if data.flat_chosen is None:
         return None, None
@@ -178,7 +184,3 @@ def _repeats(data: FlatChoices) -> tuple[int | None, int | None]:
     n_shown = len(prints[[0, 1]].drop_duplicates())
     n_answers = len(prints.drop_duplicates())
     return len(data) - n_answers, n_answers - n_shown
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -10,16 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.checks import kind_of, listed, plain
+from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
-from choicegp.data.flat import parts_of
-from choicegp.data.moments import Moments
+from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
-from choicegp.reading.columns import FeatureColumn
 from choicegp.reading.defects import settle
-from choicegp.reading.encoding import FeatureEncoding
-from choicegp.reading.layouts import Roles, long_columns
-from choicegp.reading.long import LongColumns, read_long
+from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
+from choicegp.reading.long import LongColumns, Roles, long_columns, read_long
 
 N_SAMPLED = 2000
 
@@ -49,7 +46,7 @@ class ChoiceFolder:
         Number of objects of each set.
     starts : int array (files + 1,)
         The sets of file ``i`` have the numbers ``starts[i]`` to ``starts[i + 1] - 1``.
-    moments : Moments
+    moments : FeatureScaling
         Mean and standard deviation of the features of the shown objects; an object counts once in every file.
     sample : ChoiceData
         At most 2000 sets, drawn at random.
@@ -72,7 +69,7 @@ class ChoiceFolder:
     encoding: FeatureEncoding
     sizes: NDArray[np.int32]
     starts: NDArray[np.int64]
-    moments: Moments
+    moments: FeatureScaling
     sample: ChoiceData
     _roles: Roles
     _features: tuple[str, ...]
@@ -148,21 +145,14 @@ class ChoiceFolder:
         return len(self.sizes)
 
     def __repr__(self) -> str:
-        counted = [
-            f"{n} {noun}{'' if n == 1 else 's'}"
-            for n, noun in (
-                (len(self), "set"),
-                (len(self.files), "file"),
-                (len(self.encoding.feature_names), "feature"),
-            )
-        ]
-        known = "choices" if self.has_choices else "no choices"
-        return f"ChoiceFolder({counted[0]} in {counted[1]}, {counted[2]}, {known})"
+        sets, files = counted(len(self), "set"), counted(len(self.files), "file")
+        features, known = len(self.encoding.feature_names), "choices" if self.has_choices else "no choices"
+        return f"ChoiceFolder({sets} in {files}, {counted(features, 'feature')}, {known})"
 
 
 def _parquet_files(path: Any) -> tuple[Path, ...]:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in os.fspath(path):
-        raise ChoiceGPError(f"the name of a folder is wanted, not {kind_of(path) if path else repr(path)}")
+        raise ChoiceGPError(f"the name of a folder is needed, not {kind_of(path) if path else repr(path)}")
     folder = Path(path)
     if folder.is_file():
         raise ChoiceGPError(f"{folder} is a file, not a folder: ChoiceData.from_long reads it")
@@ -194,7 +184,7 @@ def _check_alike(files: Sequence[Path], roles: Roles) -> None:
                 if extra
             ]
             raise ChoiceGPError(
-                f"the files differ in their columns: {', '.join(parts)}, which the other has not; "
+                f"the files differ in their columns: {', '.join(parts)}, which the other lacks; "
                 "all files of a folder need the same columns"
             )
         for name in (roles.set_id, roles.object_id, roles.respondent):
@@ -231,8 +221,7 @@ def _kinds_of_columns(file: Path) -> dict[Any, str]:
 
 
 def _read(columns: LongColumns, encoding: FeatureEncoding | None) -> ChoiceData:
-    draft, _ = settle(*read_long(columns, encoding), "raise")
-    return ChoiceData(**parts_of(draft))
+    return ChoiceData(**settle(*read_long(columns, encoding), "raise"))
 
 
 class _Scan:
@@ -267,10 +256,7 @@ class _Scan:
         self.sizes.append(np.diff(data.offsets).astype(np.int32))
         self.hashes.append(pd.util.hash_array(data.set_ids))
         self.sampled.add(columns, self.roles, len(data))
-        start = 0
-        for column in data.encoding.columns:
-            part = data.X[:, start : start + len(column.feature_names)]
-            start += part.shape[1]
+        for column, part in data.encoding.by_column(data.X):
             new = _Column.of(column, part, file)
             known = self._columns.get(column.name)
             self._columns[column.name] = new if known is None else known.joined(new)
@@ -279,11 +265,11 @@ class _Scan:
         """Return the encoding that was given, or the one that knows the categories of all files."""
         return FeatureEncoding(tuple(column.column for column in self._columns.values()))
 
-    def moments(self) -> Moments:
+    def moments(self) -> FeatureScaling:
         """Return the moments of the features as that encoding has them."""
         parts = [column.encoded() for column in self._columns.values()]
         mean, sd = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "sd"))
-        return Moments(parts[0].n, mean, sd)
+        return FeatureScaling(parts[0].n, mean, sd)
 
 
 @dataclass(frozen=True)
@@ -291,7 +277,7 @@ class _Column:
     """A column in all files so far: its moments when it is of numbers, how often each category occurs when of words."""
 
     column: FeatureColumn
-    moments: Moments
+    moments: FeatureScaling
     counts: dict[Any, float]
     file: Path
 
@@ -301,7 +287,12 @@ class _Column:
         if len(column.categories) == 2:
             counts = np.array([len(part) - counts[0], counts[0]])
         named = dict(zip(column.categories, counts.tolist(), strict=False))
-        return cls(column, Moments.of(part) if column.kind == "numeric" else Moments(len(part), *_NONE), named, file)
+        return cls(
+            column,
+            FeatureScaling.of(part) if column.kind == "numeric" else FeatureScaling(len(part), *_NONE),
+            named,
+            file,
+        )
 
     def joined(self, other: "_Column") -> "_Column":
         one, two = self.column, other.column
@@ -320,13 +311,13 @@ class _Column:
         counts = {value: self.counts.get(value, 0.0) + other.counts.get(value, 0.0) for value in categories}
         return _Column(one._replace(categories=categories), self.moments.joined(other.moments), counts, self.file)
 
-    def encoded(self) -> Moments:
+    def encoded(self) -> FeatureScaling:
         """Return the moments of the column's features."""
         if self.column.kind == "numeric":
             return self.moments
         share = np.array(list(self.counts.values())) / self.moments.n
         share = share[1:] if len(share) == 2 else share
-        return Moments(self.moments.n, share, np.sqrt(share * (1.0 - share)))
+        return FeatureScaling(self.moments.n, share, np.sqrt(share * (1.0 - share)))
 
 
 _NONE = np.zeros(0), np.zeros(0)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from choicegp.checks import id_array
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.utility_gp import UtilityGP
@@ -26,7 +27,6 @@ from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
-from choicegp.reading.sequences import id_array
 from choicegp.storage.archive import plain, plain_ids, read_archive, write_archive
 
 VERSION = 3

@@ -18,7 +18,8 @@ from choicegp.evaluation import metrics
 from choicegp.fitting.fit import scaling
 from choicegp.inference.embedding_training import TrainedEmbedding, TrainingSettings, padded_sets, train_embedding
 from choicegp.model.embedding import Embedding, term_weights
-from choicegp.reading.encoding import FeatureEncoding, group_equal_rows
+from choicegp.reading.encoding import FeatureEncoding
+from choicegp.reading.long import group_equal_rows
 from choicegp.storage.archive import plain, read_archive, write_archive
 
 if TYPE_CHECKING:

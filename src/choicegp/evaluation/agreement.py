@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, plain
-from choicegp.data.flat import FlatChoices
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
 from choicegp.reading.sequences import FlatSets, flatten
 
@@ -34,7 +34,7 @@ class Agreement(NamedTuple):
     predicted: NDArray[np.int64]
 
 
-def agreement(data: FlatChoices, predicted: Any) -> Agreement:
+def agreement(data: ChoiceData, predicted: Any) -> Agreement:
     """Compare a prediction with the choices that were made.
 
     Parameters
@@ -70,11 +70,11 @@ def agreement(data: FlatChoices, predicted: Any) -> Agreement:
 
 def check_data(data: object) -> None:
     """Refuse what is no choice data."""
-    if not isinstance(data, FlatChoices):
+    if not isinstance(data, ChoiceData):
         raise ChoiceGPError(f"data must be a ChoiceData, not {kind_of(data)}")
 
 
-def _predicted_marks(data: FlatChoices, predicted: Any) -> NDArray[np.bool_]:
+def _predicted_marks(data: ChoiceData, predicted: Any) -> NDArray[np.bool_]:
     """Mark the shown objects that are predicted to be chosen, aligned with ``data.flat_shown``."""
     sets = flatten(predicted, "predicted")
     if len(sets.sizes) != len(data):
@@ -112,7 +112,7 @@ def _predicted_rows(sets: FlatSets) -> NDArray[np.int64]:
     return sets.labels.to_numpy().astype(np.int64)
 
 
-def _prediction_defect(data: FlatChoices, k: int, row: int, absent: bool) -> Defect:
+def _prediction_defect(data: ChoiceData, k: int, row: int, absent: bool) -> Defect:
     set_id = plain(data.set_ids[k])
     if not 0 <= row < len(data.X):
         problem = f"row {row} is predicted to be chosen but data.X has only rows 0 to {len(data.X) - 1}"

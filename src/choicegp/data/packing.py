@@ -1,0 +1,79 @@
+"""Sets as arrays: sets of different sizes are held end to end, and computed with in arrays of one size.
+
+Set ``k`` has the places ``offsets[k]`` to ``offsets[k + 1] - 1`` of an array that holds the sets end to end. The
+functions here return such places, with one row per set; the caller looks up there what it needs.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def split_sets(flat: NDArray, offsets: NDArray[np.int64]) -> list[NDArray]:
+    """Return one array per set, views of ``flat``.
+
+    Examples
+    --------
+    >>> split_sets(np.array([7, 8, 9]), np.array([0, 2, 3]))
+    [array([7, 8]), array([9])]
+    """
+    return [flat[start:stop] for start, stop in pairwise(offsets.tolist())]
+
+
+def sets_by_size(
+    offsets: NDArray[np.int64], smallest: int = 1
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the sets of each size that occurs: their numbers (m,) and the places of their objects (m, a).
+
+    Sets with fewer than ``smallest`` objects are passed over. Computing with all sets of a size at once takes as
+    many array operations as there are sizes, not as there are sets.
+
+    Examples
+    --------
+    >>> for sets, places in sets_by_size(np.array([0, 2, 3, 5])):
+    ...     print(sets.tolist(), places.tolist())
+    [1] [[2]]
+    [0, 2] [[0, 1], [3, 4]]
+    """
+    sizes = np.diff(offsets)
+    for size in np.unique(sizes[sizes >= smallest]):
+        sets = np.flatnonzero(sizes == size)
+        yield sets, offsets[sets][:, None] + np.arange(size)
+
+
+def padded_sets(
+    offsets: NDArray[np.int64], sets: NDArray[np.int64], size: int, first: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Pad sets to one size.
+
+    Parameters
+    ----------
+    offsets : int array (m + 1,)
+    sets : int array (n,)
+        Numbers of the sets, none of which has more than ``size`` objects.
+    size : int
+    first : bool array, optional
+        Marks, along the array that holds the sets end to end, the objects (such as the chosen ones) that come first
+        in their set; by default all objects keep their order.
+
+    Returns
+    -------
+    places : int array (n, size)
+        The places of the objects; padding repeats the first object of its own set, so that it brings in no other.
+    present : bool array (n, size)
+        False for padding.
+
+    Examples
+    --------
+    >>> places, present = padded_sets(np.array([0, 3, 5]), np.array([1, 0]), 3, np.array([0, 1, 0, 1, 0], bool))
+    >>> places.tolist(), present.tolist()
+    ([[3, 4, 3], [1, 0, 2]], [[True, True, False], [True, True, True]])
+    """
+    present = np.arange(size) < np.diff(offsets)[sets][:, None]
+    places = offsets[sets][:, None] + np.where(present, np.arange(size), 0)
+    if first is not None:
+        order = np.argsort(np.where(present, np.where(first[places], 0, 1), 2), axis=1, kind="stable")
+        places = np.take_along_axis(places, order, 1)
+    return places, present
