@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from choicegp.checks import check_one_of, number_array
+from choicegp.data.packing import sets_by_size
 from choicegp.errors import ChoiceGPError
 
 Ties = Literal["weak", "strict"]
@@ -19,7 +21,7 @@ _PAIRS_AT_ONCE = 2_000_000
 
 
 def dominates(u: ArrayLike, v: ArrayLike, ties: Ties = "weak") -> Any:
-    """Tell whether utilities ``u`` dominate utilities ``v``.
+    """Return whether utilities ``u`` dominate utilities ``v``.
 
     Parameters
     ----------
@@ -39,7 +41,7 @@ def dominates(u: ArrayLike, v: ArrayLike, ties: Ties = "weak") -> Any:
     >>> dominates([2.0, 1.0], [1.0, 1.0], ties="strict")
     False
     """
-    _check_ties(ties)
+    check_one_of("ties", ties, get_args(Ties))
     first, second = _finite(u, "u"), _finite(v, "v")
     if first.ndim == 0 or second.ndim == 0 or first.shape[-1] != second.shape[-1] or first.shape[-1] == 0:
         raise ChoiceGPError(
@@ -76,9 +78,8 @@ def undominated(U: ArrayLike, ties: Ties = "weak") -> NDArray[np.bool_]:
     >>> undominated([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     array([ True,  True, False])
     """
-    _check_ties(ties)
-    utilities = check_utilities(U)
-    return _undominated(utilities[None], ties)[0]
+    check_one_of("ties", ties, get_args(Ties))
+    return _undominated(check_utilities(U)[None], ties)[0]
 
 
 def undominated_in_sets(
@@ -107,22 +108,19 @@ def undominated_in_sets(
     >>> undominated_in_sets([[0.0], [1.0], [2.0]], np.array([0, 1, 1, 2]), np.array([0, 2, 4]))
     array([False,  True, False,  True])
     """
-    _check_ties(ties)
+    check_one_of("ties", ties, get_args(Ties))
     utilities = check_utilities(U)
     chosen = np.zeros(len(flat_shown), dtype=bool)
-    sizes = np.diff(offsets)
-    # Sets of one size are compared together: as many array operations as there are sizes, not sets.
-    for size in np.unique(sizes[sizes > 0]):
-        starts = offsets[:-1][sizes == size]
-        sets_at_once = max(1, _PAIRS_AT_ONCE // int(size) ** 2)
-        for first in range(0, len(starts), sets_at_once):
-            places = starts[first : first + sets_at_once, None] + np.arange(size)
-            chosen[places] = _undominated(utilities[flat_shown[places]], ties)
+    for _, places in sets_by_size(offsets):
+        sets_at_once = max(1, _PAIRS_AT_ONCE // places.shape[1] ** 2)
+        for first in range(0, len(places), sets_at_once):
+            part = places[first : first + sets_at_once]
+            chosen[part] = _undominated(utilities[flat_shown[part]], ties)
     return chosen
 
 
 def check_utilities(U: ArrayLike, n_objects: int | None = None) -> NDArray[np.float64]:
-    """Return ``U`` as a finite float array (t, d), or say what is wrong with it."""
+    """Return ``U`` as a finite float array (t, d), or raise an error that says what is wrong with it."""
     utilities = _finite(U, "U")
     if utilities.ndim != 2 or 0 in utilities.shape:
         raise ChoiceGPError(
@@ -156,19 +154,8 @@ def _undominated(utilities: NDArray[np.float64], ties: Ties) -> NDArray[np.bool_
     return result
 
 
-def _check_ties(ties: str) -> None:
-    if not isinstance(ties, str) or ties not in get_args(Ties):
-        raise ChoiceGPError(f"ties must be 'weak' or 'strict', not {ties!r}")
-
-
 def _finite(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise ChoiceGPError(f"{name} is not a table of numbers: its rows differ in length") from error
-    if array.dtype.kind not in "biuf":
-        raise ChoiceGPError(f"{name} is not a table of numbers (it is of type {array.dtype})")
-    array = array.astype(np.float64)
+    array = number_array(name, values)
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ChoiceGPError(f"{name} holds a value that is not finite: {array[place]} at position {place}")

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import sets_by_size
 from choicegp.errors import ChoiceGPError
 
 CONFLICTS = ("drop", "random", "majority")
@@ -61,15 +62,11 @@ def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, 
     worth = _outputs(outputs, len(data.X)) if conflicts == "majority" else None
     coin = np.random.default_rng(random_state)
     weights = np.ones(len(data)) if data.weights is None else np.asarray(data.weights, float)
-    sizes = np.diff(data.offsets)
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     n_conflicts = 0
-    # All sets of one size at a time.
-    for size in np.unique(sizes[sizes > 1]):
-        sets = np.flatnonzero(sizes == size)
-        places = data.offsets[sets][:, None] + np.arange(size)
+    for sets, places in sets_by_size(data.offsets, smallest=2):
         rows, kept = data.flat_shown[places], np.asarray(data.flat_chosen)[places]
-        left, right = np.triu_indices(size, 1)
+        left, right = np.triu_indices(places.shape[1], 1)
         first, second = rows[:, left], rows[:, right]
         ahead = kept[:, left].astype(int) - kept[:, right].astype(int)
         both = kept[:, left] & kept[:, right]
