@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from choicegp.data.packing import padded_sets, sets_by_size, split_sets
+from choicegp.data.packing import padded_places, sets_by_size, split_sets
 
 
 @pytest.fixture(params=range(6))
@@ -22,6 +22,9 @@ def test_split_sets(ragged):
     for k, part in enumerate(parts):
         np.testing.assert_array_equal(part, marks[offsets[k] : offsets[k + 1]])
         assert part.size == 0 or np.shares_memory(part, marks)
+    values = np.arange(len(marks))
+    for part, own, kept in zip(split_sets(values, offsets, marks), split_sets(values, offsets), parts, strict=True):
+        np.testing.assert_array_equal(part, own[kept])
 
 
 @pytest.mark.parametrize("smallest", [1, 2, 3])
@@ -41,20 +44,20 @@ def test_sets_by_size(ragged, smallest):
 
 @pytest.mark.parametrize("extra", [0, 1, 5])
 @pytest.mark.parametrize("marked", [True, False])
-def test_padded_sets(ragged, extra, marked):
+def test_padded_places(ragged, extra, marked):
     offsets, marks, rng = ragged
     sizes = np.diff(offsets)
     filled = np.flatnonzero(sizes)
     sets = rng.choice(filled, size=25)  # in any order, and some of them twice
     size = int(sizes.max()) + extra
-    places, present = padded_sets(offsets, sets, size, marks if marked else None)
+    places, present = padded_places(offsets, sets, size, marks if marked else None)
     assert places.shape == present.shape == (25, size)
     for k, own, real in zip(sets, places.tolist(), present.tolist(), strict=True):
         objects = list(range(offsets[k], offsets[k + 1]))
         if marked:
             objects = [i for i in objects if marks[i]] + [i for i in objects if not marks[i]]
         assert own[: len(objects)] == objects
-        assert set(own[len(objects) :]) <= {offsets[k]}
+        assert set(own[len(objects) :]) <= {objects[0]}
         assert real == [True] * len(objects) + [False] * (size - len(objects))
 
 
@@ -62,5 +65,5 @@ def test_no_sets_and_one_set():
     offsets = np.array([0, 3])
     assert [places.tolist() for _, places in sets_by_size(offsets)] == [[[0, 1, 2]]]
     assert list(sets_by_size(offsets, smallest=4)) == []
-    places, present = padded_sets(offsets, np.zeros(0, int), 4)
+    places, present = padded_places(offsets, np.zeros(0, int), 4)
     assert places.shape == present.shape == (0, 4)

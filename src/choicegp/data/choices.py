@@ -17,7 +17,7 @@ from choicegp.data.packing import split_sets
 from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
 from choicegp.data.split import set_positions, split_positions
 from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.defects import Draft, OnError, offsets_of, select_sets, settle
+from choicegp.reading.defects import Draft, OnError, select_sets, settle
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
 from choicegp.reading.long import Roles, long_columns, read_long
 from choicegp.reading.sequences import SetOptions, read_pairs, read_sets
@@ -284,9 +284,10 @@ class ChoiceData:
         """The rows of ``X`` chosen from each set, or None when the choices are not known."""
         if self.flat_chosen is None:
             return None
-        rows = self.flat_shown[self.flat_chosen]
-        rows.setflags(write=False)
-        return tuple(split_sets(rows, offsets_of(self.flat_chosen)[self.offsets]))
+        parts = split_sets(self.flat_shown, self.offsets, self.flat_chosen)
+        for part in parts:
+            part.setflags(write=False)
+        return tuple(parts)
 
     def take(self, rows: Any) -> "ChoiceData":
         """Return the sets at these positions (int, sequence of int, bool mask or slice); the object table is kept.

@@ -10,15 +10,21 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from choicegp.reading.defects import offsets_of
 
-def split_sets(flat: NDArray, offsets: NDArray[np.int64]) -> list[NDArray]:
-    """Return one array per set, views of ``flat``.
+
+def split_sets(flat: NDArray, offsets: NDArray[np.int64], marks: NDArray[np.bool_] | None = None) -> list[NDArray]:
+    """Return one array per set; with ``marks``, only what they mark.
 
     Examples
     --------
     >>> split_sets(np.array([7, 8, 9]), np.array([0, 2, 3]))
     [array([7, 8]), array([9])]
+    >>> split_sets(np.array([7, 8, 9]), np.array([0, 2, 3]), np.array([False, True, True]))
+    [array([8]), array([9])]
     """
+    if marks is not None:
+        flat, offsets = flat[marks], offsets_of(marks)[offsets]
     return [flat[start:stop] for start, stop in pairwise(offsets.tolist())]
 
 
@@ -43,7 +49,7 @@ def sets_by_size(
         yield sets, offsets[sets][:, None] + np.arange(size)
 
 
-def padded_sets(
+def padded_places(
     offsets: NDArray[np.int64], sets: NDArray[np.int64], size: int, first: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Pad sets to one size.
@@ -61,19 +67,19 @@ def padded_sets(
     Returns
     -------
     places : int array (n, size)
-        The places of the objects; padding repeats the first object of its own set, so that it brings in no other.
+        The places of the objects; padding repeats the object at the start of its row, so that it brings in no other.
     present : bool array (n, size)
         False for padding.
 
     Examples
     --------
-    >>> places, present = padded_sets(np.array([0, 3, 5]), np.array([1, 0]), 3, np.array([0, 1, 0, 1, 0], bool))
+    >>> places, present = padded_places(np.array([0, 3, 5]), np.array([1, 0]), 3, np.array([0, 1, 0, 1, 0], bool))
     >>> places.tolist(), present.tolist()
     ([[3, 4, 3], [1, 0, 2]], [[True, True, False], [True, True, True]])
     """
     present = np.arange(size) < np.diff(offsets)[sets][:, None]
     places = offsets[sets][:, None] + np.where(present, np.arange(size), 0)
     if first is not None:
-        order = np.argsort(np.where(present, np.where(first[places], 0, 1), 2), axis=1, kind="stable")
+        order = np.argsort(np.where(present, ~first[places], 2), axis=1, kind="stable")
         places = np.take_along_axis(places, order, 1)
-    return places, present
+    return np.where(present, places, places[:, :1]), present

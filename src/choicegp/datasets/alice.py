@@ -138,11 +138,7 @@ def alice(catalogue: pd.DataFrame) -> np.ndarray:
 
 
 def alice_choices(
-    n_objects: int = 120,
-    n_sets: int = 100,
-    set_size: SetSize = 4,
-    error: float = 0.0,
-    random_state: int = 0,
+    n_objects: int = 120, n_sets: int = 100, set_size: SetSize = 4, error: float = 0.0, random_state: int = 0
 ) -> SyntheticChoices:
     """Simulate Alice ticking, on each page of a few laptops, every one that she would not reject.
 

@@ -113,14 +113,7 @@ def load_am(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
         table = load_am("my/tables")
         data = table.choices(all_pairs(len(table)))
     """
-    features = [
-        "layer_height",
-        "nozzle_temperature",
-        "bed_temperature",
-        "print_speed",
-        "material",
-        "fan_speed",
-    ]
+    features = ["layer_height", "nozzle_temperature", "bed_temperature", "print_speed", "material", "fan_speed"]
     signs = {"roughness": -1, "tension_strength": 1, "elongation": -1}
     return _load_table("am", folder, features, signs, text={"material"})
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import padded_places
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.prior import Objects
 
@@ -103,7 +104,6 @@ def pose(
 
 def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel) -> tuple[SetBatch, ...]:
     sizes = np.diff(data.offsets)
-    assert data.flat_chosen is not None
     # A set of one object says nothing.
     informative = np.flatnonzero(sizes > 1)
     shapes = set_shapes(sizes[informative])
@@ -132,24 +132,11 @@ def _merge_rare(shapes: np.ndarray) -> np.ndarray:
 
 
 def _batch(data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int, errors: ErrorModel) -> SetBatch:
-    m = padded_size(len(sets), 3)
-    rows = np.zeros((a, m), dtype=np.int32)
-    present = np.zeros((a, m), dtype=bool)
-    chosen = np.zeros((a, m), dtype=bool)
-    sizes = np.diff(data.offsets)[sets]
-    # Flat positions of all objects of these sets, ordered by set and, inside it, chosen first.
-    column = np.repeat(np.arange(len(sets)), sizes)
-    position = np.arange(len(column)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    flat = np.repeat(data.offsets[sets], sizes) + position
-    was_chosen = data.flat_chosen[flat]  # type: ignore[index]
-    order = np.lexsort((position, ~was_chosen, column))
-    rows[position, column] = local[data.flat_shown[flat[order]]]
-    present[position, column] = True
-    chosen[position, column] = was_chosen[order]
-    # Padding repeats an object of its own set, so that it brings no new object into the marginal.
-    rows = np.where(present, rows, rows[:1])
-    weight = np.zeros(m)
-    weight[: len(sets)] = 1.0 if data.weights is None else data.weights[sets]
-    numbers = np.full(m, -1)
-    numbers[: len(sets)] = sets
-    return SetBatch(rows, present, chosen, weight, numbers, errors)
+    assert data.flat_chosen is not None
+    places, present = padded_places(data.offsets, sets, a, data.flat_chosen)
+    rows, chosen = local[data.flat_shown[places]].astype(np.int32), data.flat_chosen[places] & present
+    weight = np.ones(len(sets)) if data.weights is None else data.weights[sets]
+    padding = (0, padded_size(len(sets), 3) - len(sets))
+    parts: list[np.ndarray] = [np.pad(part.T, ((0, 0), padding)) for part in (rows, present, chosen)]
+    numbers = np.pad(sets, padding, constant_values=-1)
+    return SetBatch(parts[0], parts[1], parts[2], np.pad(weight, padding), numbers, errors)

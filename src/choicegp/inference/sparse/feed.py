@@ -15,6 +15,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
+from choicegp.data.packing import padded_places
 from choicegp.inference.problem import set_shapes
 
 _WINDOW = 4  # files whose sets are mixed
@@ -84,16 +85,11 @@ class InMemory:
         """Return the sets of these numbers, padded to ``size`` objects, with their own weights."""
         data = self.data
         assert data.flat_chosen is not None
-        position = np.arange(size)[:, None]
-        present = position < self.sizes[sets]
-        flat = data.offsets[sets] + np.where(present, position, 0)
-        chosen = data.flat_chosen[flat] & present
-        # Chosen first, then rejected, then padding, which repeats an object of its own set.
-        order = np.argsort(np.where(chosen, 0, np.where(present, 1, 2)), axis=0, kind="stable")
-        flat, chosen, present = (np.take_along_axis(part, order, 0) for part in (flat, chosen, present))
-        X = (data.X[data.flat_shown[flat]] - self.centre) / self.scale
+        by_set, present = padded_places(data.offsets, sets, size, data.flat_chosen)
+        places, present = by_set.T, present.T
+        X = (data.X[data.flat_shown[places]] - self.centre) / self.scale
         weight = np.ones(len(sets)) if data.weights is None else data.weights[sets]
-        return Sets(X, present, chosen, weight)
+        return Sets(X, present, data.flat_chosen[places] & present, weight)
 
 
 class InFolder:
