@@ -157,8 +157,8 @@ def test_broken_gzip(tmp_path):
         ("absent.csv", "there is no file"),
         ("folder.csv", "is a folder"),
         (".", "is a folder|suffix"),
-        ("table.xlsx", "suffix, one of .csv"),
-        ("table", "suffix, one of .csv"),
+        ("table.xlsx", "suffix must name the format, as one of .csv"),
+        ("table", "suffix must name the format, as one of .csv"),
     ],
 )
 def test_wrong_paths(tmp_path, path, message):
@@ -213,11 +213,11 @@ def test_cells_have_a_limit(tmp_path):
 def test_writing_fails_without_a_trace(tmp_path, monkeypatch):
     path = saved(tmp_path, "a\n1\n")
 
-    def fail(frame, handle, suffix):
+    def fail(frame, handle, **options):
         handle.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tables, "_write", fail)
+    monkeypatch.setattr(pd.DataFrame, "to_csv", fail)
     with pytest.raises(ChoiceGPError, match=r"cannot write .*table.csv: No space left"):
         write_table(pd.DataFrame({"a": [2]}), path)
     assert path.read_text() == "a\n1\n"

@@ -1,7 +1,7 @@
 """Choices in a folder of Parquet files, which need not fit into memory together."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
 from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
-from choicegp.reading.defects import settle
+from choicegp.reading.defects import offsets_of, settle
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 from choicegp.reading.long import LongColumns, Roles, long_columns, read_long
+from choicegp.reading.text import open_parquet
 
 N_SAMPLED = 2000
 
@@ -89,26 +90,19 @@ class ChoiceFolder:
     ) -> None:
         roles = Roles(set_id, object_id, chosen, available, respondent, weight)
         files = _parquet_files(path)
-        _check_alike(files, roles)
-        scan = _Scan(files, roles, features, encoding)
-        for columns in scan.all_columns():
-            scan.add(columns)
-        parts = {
-            "path": Path(path), "files": files, "encoding": scan.encoding(),
-            "sizes": np.concatenate(scan.sizes), "starts": np.concatenate([[0], np.cumsum([*map(len, scan.sizes)])]),
-            "moments": scan.moments(), "_roles": roles,
-            "_features": tuple(scan.features or ()),
-        }  # fmt: skip
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
-        self.sizes.setflags(write=False)
-        self.starts.setflags(write=False)
+        _check_same_columns(files, roles)
+        scan = _Scan(roles, features, encoding)
+        for file in files:
+            scan.add(file)
+        sizes, starts = np.concatenate(scan.sizes), offsets_of(np.array([*map(len, scan.sizes)]))
+        sizes.setflags(write=False)
+        starts.setflags(write=False)
+        # The class is frozen, which forbids to set attributes one by one.
+        self.__dict__.update(path=Path(path), files=files, sizes=sizes, starts=starts, moments=scan.moments())
+        self.__dict__.update(encoding=scan.encoding(), _roles=roles, _features=tuple(scan.features or ()))
         self._check_distinct(np.concatenate(scan.hashes))
-        sample = ChoiceData.from_long(
-            scan.sampled.table, set_id=set_id, object_id=object_id, chosen=chosen, features=self._features,
-            respondent=respondent, weight=weight, available=available, encoding=self.encoding,
-        )  # fmt: skip
-        object.__setattr__(self, "sample", sample)
+        sampled = long_columns(scan.sampled.table, roles, self._features)
+        self.__dict__.update(sample=_read(sampled, self.encoding))
 
     @property
     def has_choices(self) -> bool:
@@ -169,20 +163,14 @@ def _parquet_files(path: Any) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def _check_alike(files: Sequence[Path], roles: Roles) -> None:
+def _check_same_columns(files: Sequence[Path], roles: Roles) -> None:
     """Refuse files of different columns, or with ids of different kinds, before any of them is read."""
     first = _kinds_of_columns(files[0])
     for file in files[1:]:
         kinds = _kinds_of_columns(file)
         if kinds.keys() != first.keys():
-            parts = [
-                f"{where} has {listed(extra)}"
-                for where, extra in (
-                    (files[0], [name for name in first if name not in kinds]),
-                    (file, [name for name in kinds if name not in first]),
-                )
-                if extra
-            ]
+            own, other = [name for name in first if name not in kinds], [name for name in kinds if name not in first]
+            parts = [f"{where} has {listed(extra)}" for where, extra in ((files[0], own), (file, other)) if extra]
             raise ChoiceGPError(
                 f"the files differ in their columns: {', '.join(parts)}, which the other lacks; "
                 "all files of a folder need the same columns"
@@ -191,23 +179,15 @@ def _check_alike(files: Sequence[Path], roles: Roles) -> None:
             if name in first and kinds[name] != first[name]:
                 raise ChoiceGPError(
                     f"the ids in column {name!r} are {first[name]} in {files[0]} and {kinds[name]} in {file}: "
-                    "store them alike in all files"
+                    "store them as the same type in all files"
                 )
 
 
 def _kinds_of_columns(file: Path) -> dict[Any, str]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(file) as opened:
-            schema = opened.schema_arrow
-    except FileNotFoundError as error:
-        raise ChoiceGPError(f"there is no file {file}") from error
-    except Exception as error:
-        # Damaged bytes make the readers fail in ways that no list of errors covers.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ChoiceGPError(f"{file} is not a readable Parquet file: {reason}") from error
+    with open_parquet(file) as opened:
+        schema = opened.schema_arrow
 
     def kind(column: Any) -> str:
         if pa.types.is_dictionary(column):
@@ -227,31 +207,23 @@ def _read(columns: LongColumns, encoding: FeatureEncoding | None) -> ChoiceData:
 class _Scan:
     """What is learned from the files, one after the other."""
 
-    def __init__(
-        self, files: Sequence[Path], roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None
-    ) -> None:
-        self.files, self.roles, self.features, self._given = files, roles, features, encoding
+    def __init__(self, roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None) -> None:
+        self.roles, self.features, self._given = roles, features, encoding
         self.sizes: list[NDArray[np.int32]] = []
         self.hashes: list[NDArray[np.uint64]] = []
         self.sampled = _Sample(N_SAMPLED)
         self._columns: dict[str, _Column] = {}
 
-    def all_columns(self) -> Iterator[LongColumns]:
-        """Read the files, and take the features of the first one from all."""
-        for file in self.files:
-            columns = long_columns(file, self.roles, self.features)
-            self.features = columns.features.columns.tolist()
-            yield columns
-
-    def add(self, columns: LongColumns) -> None:
-        """Look at one file."""
-        file = self.files[len(self.sizes)]
+    def add(self, file: Path) -> None:
+        """Read one file; the features of the first one are taken from all."""
+        columns = long_columns(file, self.roles, self.features)
+        self.features = columns.features.columns.tolist()
         try:
             data = _read(columns, self._given)
         except ChoiceDataError:
             raise
         except ChoiceGPError as error:
-            # What is said of a column names no file by itself.
+            # A message about a column does not name the file by itself.
             raise error if str(file) in str(error) else ChoiceGPError(f"{file}: {error}") from error
         self.sizes.append(np.diff(data.offsets).astype(np.int32))
         self.hashes.append(pd.util.hash_array(data.set_ids))
@@ -300,7 +272,7 @@ class _Column:
             kinds = {"numeric": "numbers", "categorical": "words"}
             raise ChoiceGPError(
                 f"feature {one.name!r} holds {kinds[one.kind]} in {self.file} and {kinds[two.kind]} in {other.file}: "
-                "store it alike in all files"
+                "store it as the same type in all files"
             )
         categories = one.categories
         if categories != two.categories:

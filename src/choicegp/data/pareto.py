@@ -119,15 +119,15 @@ def undominated_in_sets(
     return chosen
 
 
-def check_utilities(U: ArrayLike, n_objects: int | None = None) -> NDArray[np.float64]:
+def check_utilities(U: ArrayLike, n_objects: int | None = None, name: str = "U") -> NDArray[np.float64]:
     """Return ``U`` as a finite float array (t, d), or raise an error that says what is wrong with it."""
-    utilities = _finite(U, "U")
+    utilities = _finite(U, name)
     if utilities.ndim != 2 or 0 in utilities.shape:
         raise ChoiceGPError(
-            f"U must be a table with one row per object and one column per utility; its shape is {utilities.shape}"
+            f"{name} must be a table with one row per object and one column per utility; its shape is {utilities.shape}"
         )
     if n_objects is not None and len(utilities) != n_objects:
-        raise ChoiceGPError(f"U has {len(utilities)} rows but there are {n_objects} objects")
+        raise ChoiceGPError(f"{name} has {len(utilities)} rows but there are {n_objects} objects")
     return utilities
 
 

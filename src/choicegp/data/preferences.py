@@ -4,8 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from choicegp.checks import check_one_of
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import sets_by_size
+from choicegp.data.pareto import check_utilities
 from choicegp.errors import ChoiceGPError
 
 CONFLICTS = ("drop", "random", "majority")
@@ -53,8 +55,7 @@ def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, 
     >>> preferences(data, "majority", outputs=[[0, 0, 0], [1, 1, 1], [1, 1, -1]]).winners
     array([1, 2])
     """
-    if conflicts not in CONFLICTS:
-        raise ChoiceGPError(f"conflicts must be one of {', '.join(CONFLICTS)}; got {conflicts!r}")
+    check_one_of("conflicts", conflicts, CONFLICTS)
     if not isinstance(data, ChoiceData):
         raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
     if not data.has_choices:
@@ -90,12 +91,4 @@ def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, 
 def _outputs(outputs: Any, n: int) -> np.ndarray:
     if outputs is None:
         raise ChoiceGPError("conflicts='majority' needs outputs=: what each row of data.X is worth, larger is better")
-    try:
-        worth = np.asarray(outputs, dtype=float)
-    except (TypeError, ValueError):
-        raise ChoiceGPError("outputs must be numbers, one row for each row of data.X") from None
-    if worth.ndim != 2 or len(worth) != n or not np.all(np.isfinite(worth)):
-        raise ChoiceGPError(
-            f"outputs must be finite numbers, one row for each of the {n} rows of data.X; got shape {worth.shape}"
-        )
-    return worth
+    return check_utilities(outputs, n, "outputs")

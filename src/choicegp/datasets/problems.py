@@ -103,8 +103,7 @@ def _problem_size(name: str, n_variables: int | None, n_objectives: int | None) 
     else:
         n_objectives = whole_number("n_objectives", 5 if n_objectives is None else n_objectives, 2)
     n_variables = max(6, n_objectives) if n_variables is None else n_variables
-    least = n_objectives
-    return known, whole_number(f"n_variables of {known}", n_variables, least), n_objectives
+    return known, whole_number(f"n_variables of {known}", n_variables, n_objectives), n_objectives
 
 
 def _import_get_problem() -> Callable[..., Any]:
