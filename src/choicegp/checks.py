@@ -1,4 +1,4 @@
-"""Checks of arguments: each returns the value in its own type, or raises one clear message."""
+"""Checks of arguments: each returns the value in its own type, or raises an error with one clear message."""
 
 from collections.abc import Iterable
 from numbers import Integral
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def whole_number(name: str, value: object, least: int) -> int:
-    """Return `value` as an int, or say what is wrong with the argument called `name`."""
+    """Return `value` as an int, or raise an error that says what is wrong with the argument called `name`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {plain(value)!r}")
     return int(value)
 
 
 def check_one_of(name: str, value: object, options: tuple[str, ...]) -> None:
-    """Refuse a value of an argument that is none of its options."""
+    """Refuse a value that is not one of the options of an argument."""
     if not isinstance(value, str) or value not in options:
         raise ChoiceGPError(f"{name} must be {' or '.join(map(repr, options))}, not {value!r}")
 
@@ -74,7 +74,7 @@ def check_distinct(names: Iterable[Any], what: str) -> None:
 
 
 def listed(names: Iterable[Any], limit: int = 12) -> str:
-    """List names in a message, not too many of them."""
+    """List names in a message, at most ``limit`` of them."""
     kept = [repr(plain(name)) for name in names]
     return ", ".join(kept[:limit]) + (f" and {len(kept) - limit} more" if len(kept) > limit else "")
 
@@ -86,7 +86,7 @@ def number_array(name: str, values: Any, advice: str = "") -> NDArray[np.float64
     except (ValueError, TypeError) as error:
         raise ChoiceGPError(f"{name} must hold real numbers, but its rows differ in length{advice}") from error
     if array.dtype.kind not in "biuf":
-        kind = f"{kind_of(values)} of type {array.dtype}"
+        kind = "None" if values is None else f"{kind_of(values)} of type {array.dtype}"
         raise ChoiceGPError(f"{name} must hold real numbers, but it is {kind}{advice}")
     return array.astype(np.float64)
 

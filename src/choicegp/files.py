@@ -13,7 +13,7 @@ _LONGEST_NAME = 235  # of the 255 bytes that file systems allow, what a draft's 
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuse a place where no file can be written, before the work that would fill it.
+    """Refuse a path where no file can be written, before the work whose result it is for.
 
     Parameters
     ----------
@@ -32,18 +32,18 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 
 def made_folder(path: str | os.PathLike[str]) -> Path:
-    """Return a folder, which is made if need be."""
+    """Return a folder, which is made if it does not exist."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ChoiceGPError(f"{folder}: this folder cannot be made ({error.strerror})") from None
+        raise ChoiceGPError(f"cannot make the folder {folder}: {error.strerror}") from None
     return folder
 
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a draft beside ``path``; it takes that name, in one step, only when all went well.
+    """Open a draft beside ``path``, which takes that name in one step when all of it is written.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def test_nothing_to_warn_of():
 def test_without_choices():
     found = describe(ChoiceData.from_sets([[0.0], [1.0]], [[0, 1], [0, 1]]))
     assert (found.share_chosen, found.n_repeats, found.n_contradictions) == (None, None, None)
-    assert "The choices are not known." in str(found)
+    assert "The data have no choices." in str(found)
 
 
 def test_skipped_defects_are_told():

@@ -83,10 +83,10 @@ HOSTILE: list[Command | Call] = [
     table("truncated Parquet", inputs.truncated_parquet, "is not a readable Parquet file", file=PARQUET),
     table("damaged Parquet", inputs.damaged_parquet, "is not a readable Parquet file", file=PARQUET),
     table("four bytes of Parquet", b"PAR1", "is not a readable Parquet file", file=PARQUET),
-    table("NUL bytes", swap("red\n1,ink", "r\0d\n1,ink"), "is not text: a NUL byte"),
+    table("NUL bytes", swap("red\n1,ink", "r\0d\n1,ink"), "is not text: it has a NUL byte"),
     table("latin-1", GOOD.replace("red", "röd").encode("latin-1"), "is not in UTF-8: byte 0xf6"),
     table("UTF-16", GOOD.encode("utf-16"), "is in UTF-16; save it as CSV in UTF-8"),
-    table("UTF-16 without a mark", GOOD.encode("utf-16-le"), "is not text: a NUL byte at position 1"),
+    table("UTF-16 without a mark", GOOD.encode("utf-16-le"), "is not text: it has a NUL byte at position 1"),
     table("UTF-8 cut in a letter", GOOD.encode() + "é".encode()[:1], "is not in UTF-8"),
     table("JSON", '{"shown": [[1, 2]],\n "chosen": [[1]]}\n', "column 3 has no name"),
     # Paths
@@ -99,8 +99,8 @@ HOSTILE: list[Command | Call] = [
     Command("empty name", None, "'' is not a file name", ("describe", "")),
     Command("endless name", None, "File name too long", ("describe", "x" * 5000 + ".csv")),
     # The shape of the table
-    table("a short row", swap("1,ink,0,5,blue", "1,ink,0,5"), "row 3: 4 cells where the header has 5"),
-    table("a long row", swap("1,ink,0,5,blue", "1,ink,0,5,blue,1"), "row 3: 6 cells"),
+    table("a short row", swap("1,ink,0,5,blue", "1,ink,0,5"), "row 3: the row has 4 cells, but the header has 5"),
+    table("a long row", swap("1,ink,0,5,blue", "1,ink,0,5,blue,1"), "row 3: the row has 6 cells"),
     table("semicolons", GOOD.replace(",", ";"), "seem to be separated by ';'"),
     table("tabs", GOOD.replace(",", "\t"), r"seem to be separated by '\t'"),
     table("commas in a tsv", GOOD, "seem to be separated by ','", file="choices.tsv"),
@@ -190,8 +190,8 @@ HOSTILE: list[Command | Call] = [
     Command("seed in words", None, "Invalid value for '--seed'", ("demo", "--seed", "seven")),
     Command("seed below 0", None, "Invalid value for '--seed'", ("demo", "--seed", "-1")),
     # Output
-    Command("demo into a file", GOOD, "cannot be made", ("demo", "--output", FILE)),
-    Command("demo below a file", GOOD, "cannot be made", ("demo", "--output", f"{FILE}/demo")),
+    Command("demo into a file", GOOD, "cannot make the folder", ("demo", "--output", FILE)),
+    Command("demo below a file", GOOD, "cannot make the folder", ("demo", "--output", f"{FILE}/demo")),
     Command("fit without an output", GOOD, "say where the model goes", ("fit", FILE)),
     Command("fit into no folder", GOOD, "there is no folder", ("fit", FILE, "-o", "no/model.cgp")),
     Command("fit below a file", GOOD, "there is no folder", ("fit", FILE, "-o", f"{FILE}/model.cgp")),
@@ -299,8 +299,8 @@ HOSTILE: list[Command | Call] = [
     Call("utilities too few", lambda: utilities([[1.0]], [[0, 1]]), "U has 1 rows but there are 3 objects"),
     Call("utilities flat", lambda: utilities([1.0, 2.0, 3.0], [[0, 1]]), "one row per object"),
     Call("utilities NaN", lambda: utilities([[1.0], [np.nan], [3.0]], [[0, 1]]), "U holds a value that is"),
-    Call("utilities None", lambda: utilities(None, [[0, 1]]), "U is not a table of numbers"),
-    Call("utilities in words", lambda: utilities([["a"], ["b"], ["c"]], [[0, 1]]), "U is not a table of"),
+    Call("utilities None", lambda: utilities(None, [[0, 1]]), "U must hold real numbers, but it is None"),
+    Call("utilities in words", lambda: utilities([["a"], ["b"], ["c"]], [[0, 1]]), "U must hold real numbers"),
     Call("ties maybe", lambda: utilities(X, [[0, 1]], ties="maybe"), "ties must be 'weak' or 'strict'"),
     # Frames
     Call("frame None", lambda: long(None), "a DataFrame or the path"),
@@ -357,7 +357,7 @@ HOSTILE: list[Command | Call] = [
     Call("laptops none", lambda: datasets.laptops(0), "n_objects must be a whole number"),
     Call("laptops by words", lambda: datasets.laptops(5, random_state="x"), "random_state must be a whole"),
     Call("alice without a catalogue", lambda: datasets.alice(NAMED), "lacks what Alice looks at"),
-    Call("alice in error", lambda: datasets.alice_choices(error=2), "error is a probability"),
+    Call("alice in error", lambda: datasets.alice_choices(error=2), "error, a probability, must be a number between 0 and 1"),
     Call("data folder missing", lambda: datasets.load_slump("nowhere"), "slump.csv is not in nowhere"),
 ]
 
@@ -384,7 +384,7 @@ HARMLESS = [
     table("a set of one", GOOD + "3,pen,1,3,red\n", "3 sets of 1 to 2 objects"),
     table("3,000 columns", inputs.many_columns, "2 objects with 3,000 features"),
     table("no ids of objects", GOOD, "3 objects", "--no-object-id --features price"),
-    table("no choices", GOOD, "The choices are not known", "--no-choices --features price"),
+    table("no choices", GOOD, "The data have no choices", "--no-choices --features price"),
     table("a wide table", WIDE, "2 sets of 2 objects", WIDE_OPTIONS),
     table(
         "a column with commas",

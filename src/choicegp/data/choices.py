@@ -41,7 +41,7 @@ class ChoiceData:
     offsets : int array (m + 1,)
         Set ``k`` is ``flat_shown[offsets[k]:offsets[k + 1]]``.
     flat_chosen : bool array (n,) or None
-        Aligned with ``flat_shown``; None when the choices are not known.
+        Aligned with ``flat_shown``; None when the data have no choices.
     object_ids : array (t,)
         An id may repeat when its features differ between sets (a price per task).
     set_ids : array (m,)
@@ -196,7 +196,7 @@ class ChoiceData:
         set_id, object_id, chosen, respondent, weight, available : str
             Names of columns. Flags (``chosen``, ``available``) are 0/1 or true/false; rows that are not
             available were not shown. Each distinct (id, features) is an object; with ``object_id=None`` each
-            distinct row of features is. ``chosen=None``: the choices are not known.
+            distinct row of features is. With ``chosen=None`` the data have no choices.
         features : sequence of str, optional
             The feature columns; by default all columns that have no other role.
         encoding, on_error
@@ -261,7 +261,7 @@ class ChoiceData:
 
     @property
     def has_choices(self) -> bool:
-        """Whether it is known what was chosen."""
+        """Whether the data have choices."""
         return self.flat_chosen is not None
 
     @property
@@ -281,7 +281,7 @@ class ChoiceData:
 
     @cached_property
     def chosen(self) -> tuple[NDArray[np.int64], ...] | None:
-        """The rows of ``X`` chosen from each set, or None when the choices are not known."""
+        """The rows of ``X`` chosen from each set, or None when the data have no choices."""
         if self.flat_chosen is None:
             return None
         parts = split_sets(self.flat_shown, self.offsets, self.flat_chosen)

@@ -26,7 +26,7 @@ class Description:
     n_objects, n_features : int
     feature_names : tuple of str
     share_chosen : float or None
-        The share of the shown objects that was chosen; None when the choices are not known.
+        The share of the shown objects that was chosen; None when the data have no choices.
     n_respondents : int or None
     n_never_shown : int
         Objects that are in no set.
@@ -73,7 +73,7 @@ class Description:
             f"{counted(self.n_objects, 'object', ',')} with {counted(self.n_features, 'feature', ',')}: {names}.",
         ]
         if self.share_chosen is None:
-            lines.append("The choices are not known.")
+            lines.append("The data have no choices.")
         else:
             lines.append(f"{100 * self.share_chosen:.1f}% of the shown objects were chosen.")
         if self.n_repeats:

@@ -106,7 +106,7 @@ class ChoiceFolder:
 
     @property
     def has_choices(self) -> bool:
-        """Whether it is known what was chosen."""
+        """Whether the data have choices."""
         return self._roles.chosen is not None
 
     def read(self, file: int) -> ChoiceData:

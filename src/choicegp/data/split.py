@@ -1,4 +1,4 @@
-"""Which sets an index means, and which go to a training and a test part."""
+"""Which sets an index selects, and which go to a training and a test part."""
 
 import contextlib
 import operator
@@ -13,7 +13,7 @@ from choicegp.errors import ChoiceGPError
 
 
 def set_positions(key: Any, m: int) -> NDArray[np.int64]:
-    """Return the positions that an index into ``m`` sets means.
+    """Return the positions that an index selects among ``m`` sets.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def set_positions(key: Any, m: int) -> NDArray[np.int64]:
         try:
             positions = np.arange(m)[key]
         except TypeError as error:
-            raise ChoiceGPError(f"sets cannot be sliced by {key}; whole numbers are wanted") from error
+            raise ChoiceGPError(f"sets cannot be sliced by {key}; use whole numbers") from error
     elif isinstance(key, tuple | str | bytes | dict) or key is None:
         raise ChoiceGPError(f"sets are selected by position (a number, a list, a slice or a mask), not by {key!r}")
     else:

@@ -37,7 +37,7 @@ def benchmark_problem(
         "dtlz1" to "dtlz7", "zdt1" to "zdt4" or "zdt6".
     n_objects : int
     n_variables : int, optional
-        The number of features, at least the number of objectives; 6 by default, or more if need be.
+        The number of features, at least the number of objectives; 6 by default, or more if there are more objectives.
     n_objectives : int, optional
         5 by default for DTLZ; ZDT problems have 2.
     random_state : int

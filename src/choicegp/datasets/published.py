@@ -216,7 +216,7 @@ def _file(folder: str | os.PathLike[str] | None, filename: str) -> Path:
     source = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
     if not source:
         raise ChoiceGPError(
-            f"where is {filename}? Give its folder, as in load(folder=...), "
+            f"the folder of {filename} is not known; pass it, as in load(folder=...), "
             f"or set the environment variable {FOLDER_VARIABLE} to it"
         )
     path = Path(source) / filename

@@ -35,7 +35,7 @@ _EXACT: dict[str, Any] = {} if _PANDAS >= (3, 1) else {"float_precision": "round
 
 
 class FileRows(NamedTuple):
-    """A table and where its rows stand in the file, as a spreadsheet counts (the header is row 1)."""
+    """A table and the numbers of its rows in the file, counted as a spreadsheet does (the header is row 1)."""
 
     frame: pd.DataFrame
     rows: NDArray[np.int64]
@@ -70,7 +70,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows:
-    """Read a table and the file rows of its rows; columns ``ids`` keep ids such as 007 as they are."""
+    """Read a table and the numbers of its rows in the file; columns ``ids`` keep ids such as 007 as they are."""
     file, suffix = _checked_path(path)
     content = _file_bytes(file, suffix)
     if not content:
@@ -139,7 +139,7 @@ def unreadable(file: Path, error: OSError) -> ChoiceGPError:
 
 
 def _read_lines(file: Path, handle: io.BufferedIOBase) -> bytes:
-    """Read all lines, as long as they end."""
+    """Read all lines, unless one does not end."""
     parts: list[bytes] = []
     unended = 0
     while part := handle.read(_LONGEST_LINE):
@@ -160,7 +160,7 @@ def _decoded(file: Path, content: bytes) -> str:
         raise ChoiceGPError(f"{file} is in UTF-16; save it as CSV in UTF-8")
     nul = content.find(b"\0")
     if nul >= 0:
-        raise ChoiceGPError(f"{file} is not text: a NUL byte at position {nul} (row {_line(content, nul)})")
+        raise ChoiceGPError(f"{file} is not text: it has a NUL byte at position {nul} (row {_line(content, nul)})")
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -261,7 +261,7 @@ def _check_cells(file: Path, letters: NDArray[np.uint8], separator: str, ends: N
 
 
 def _ragged(file: Path, row: int, n_cells: int, n_columns: int) -> ChoiceGPError:
-    return ChoiceGPError(f"{file}, row {row}: {n_cells} cells where the header has {n_columns}")
+    return ChoiceGPError(f"{file}, row {row}: the row has {n_cells} cells, but the header has {n_columns}")
 
 
 def _check_names(file: Path, names: Sequence[Any]) -> None:
