@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp.checks import as_table
 from choicegp.errors import ChoiceDataError, ChoiceGPError
 from choicegp.reading.defects import Places
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
@@ -176,21 +175,6 @@ def test_encoded_arrays_are_checked(frame):
     X[1, 3:6] = 1
     with pytest.raises(ChoiceDataError, match="row 1: the 0/1 features of 'colour' do not name one category"):
         encoding.decode(X)
-
-
-@pytest.mark.parametrize(
-    "X",
-    [None, "abc", 3, [1.0, 2.0], [[1.0], [1.0, 2.0]], np.ones((2, 2, 2)), np.array([["a"]]), {"a": 1},
-     np.array([[1j]]), np.array([[1, None]], dtype=object), np.ones((0, 2)), np.ones((2, 0))],
-)  # fmt: skip
-def test_tables_that_are_none(X):
-    with pytest.raises(ChoiceGPError, match="X"):
-        as_table(X)
-
-
-def test_masked_values_are_missing():
-    X = np.ma.masked_array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]])
-    assert np.isnan(as_table(X)).tolist() == [[False, True], [False, False]]
 
 
 def test_impossible_encodings():

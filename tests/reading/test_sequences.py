@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp.checks import id_array
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceDataError, ChoiceGPError
 from choicegp.reading.sequences import flatten
@@ -148,8 +147,3 @@ def test_ids_that_cannot_be():
         ChoiceData.from_sets(X, [[[0], [1, 2]]], by="id")
     with pytest.raises(ChoiceDataError, match="an example of an id is 0"):
         ChoiceData.from_sets(X, [["0", "1"]], by="id")
-
-
-def test_id_array_copies():
-    ids = np.array([1, 2])
-    assert not np.shares_memory(id_array(ids, 2, "ids", "objects"), ids)
