@@ -27,7 +27,7 @@ def test_id_array_copies():
 
 def test_ids_that_repeat_are_listed():
     assert unique_index(np.array(["a", "b"], dtype=object), "ids differ").tolist() == ["a", "b"]
-    with pytest.raises(ChoiceGPError, match="^ids differ; these repeat: 1, 3$"):
+    with pytest.raises(ChoiceGPError, match=r"^ids differ; these repeat: 1, 3$"):
         unique_index(np.array([1, 2, 1, 3, 3, 1]), "ids differ")
 
 

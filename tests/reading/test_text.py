@@ -8,7 +8,11 @@ import pytest
 
 from choicegp.errors import ChoiceGPError
 from choicegp.reading import text as tables
-from choicegp.reading.text import read_rows, read_table, write_table
+from choicegp.reading.text import read_rows, write_table
+
+
+def read_table(path):
+    return read_rows(path).frame
 
 
 def saved(folder, content, name="table.csv"):

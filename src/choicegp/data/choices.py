@@ -156,7 +156,7 @@ class ChoiceData:
             Utilities of the objects, larger is better.
         shown : sequence of sequences
         ties : {"weak", "strict"}
-            See :func:`choicegp.data.pareto.dominates`.
+            See :func:`choicegp.data.pareto.undominated`.
         on_error, **options
             As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
 

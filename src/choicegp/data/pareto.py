@@ -5,7 +5,7 @@ are measured outputs: ``"weak"`` dominance is at least as good everywhere and be
 dominance is better everywhere.
 """
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,45 +20,6 @@ Ties = Literal["weak", "strict"]
 _PAIRS_AT_ONCE = 2_000_000
 
 
-def dominates(u: ArrayLike, v: ArrayLike, ties: Ties = "weak") -> Any:
-    """Return whether utilities ``u`` dominate utilities ``v``.
-
-    Parameters
-    ----------
-    u, v : array_like (..., d)
-        Utilities, larger is better; they broadcast against each other.
-    ties : {"weak", "strict"}
-        ``"weak"``: >= everywhere and > somewhere; ``"strict"``: > everywhere.
-
-    Returns
-    -------
-    bool or bool array (...)
-
-    Examples
-    --------
-    >>> dominates([2.0, 1.0], [1.0, 1.0])
-    True
-    >>> dominates([2.0, 1.0], [1.0, 1.0], ties="strict")
-    False
-    """
-    check_one_of("ties", ties, get_args(Ties))
-    first, second = _finite(u, "u"), _finite(v, "v")
-    if first.ndim == 0 or second.ndim == 0 or first.shape[-1] != second.shape[-1] or first.shape[-1] == 0:
-        raise ChoiceGPError(
-            f"u and v must have the same number of utilities along their last axis, at least one; "
-            f"their shapes are {first.shape} and {second.shape}"
-        )
-    try:
-        first, second = np.broadcast_arrays(first, second)
-    except ValueError as error:
-        raise ChoiceGPError(f"u and v of shapes {first.shape} and {second.shape} do not fit together") from error
-    if ties == "strict":
-        result = np.all(first > second, axis=-1)
-    else:
-        result = np.all(first >= second, axis=-1) & np.any(first > second, axis=-1)
-    return bool(result) if result.ndim == 0 else result
-
-
 def undominated(U: ArrayLike, ties: Ties = "weak") -> NDArray[np.bool_]:
     """Mark the objects of one set that no other object dominates.
 
@@ -67,7 +28,7 @@ def undominated(U: ArrayLike, ties: Ties = "weak") -> NDArray[np.bool_]:
     U : array_like (a, d)
         Utilities of the set's objects, larger is better.
     ties : {"weak", "strict"}
-        See :func:`dominates`.
+        "weak": an object dominates one that is nowhere better and somewhere worse; "strict": that is worse everywhere.
 
     Returns
     -------
@@ -96,7 +57,7 @@ def undominated_in_sets(
     offsets : int array (m + 1,)
         Set ``k`` is ``flat_shown[offsets[k]:offsets[k + 1]]``.
     ties : {"weak", "strict"}
-        See :func:`dominates`.
+        See :func:`undominated`.
 
     Returns
     -------
@@ -121,7 +82,10 @@ def undominated_in_sets(
 
 def check_utilities(U: ArrayLike, n_objects: int | None = None, name: str = "U") -> NDArray[np.float64]:
     """Return ``U`` as a finite float array (t, d), or raise an error that says what is wrong with it."""
-    utilities = _finite(U, name)
+    utilities = number_array(name, U)
+    if not np.isfinite(utilities).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(utilities))[0])
+        raise ChoiceGPError(f"{name} holds a value that is not finite: {utilities[place]} at position {place}")
     if utilities.ndim != 2 or 0 in utilities.shape:
         raise ChoiceGPError(
             f"{name} must be a table with one row per object and one column per utility; its shape is {utilities.shape}"
@@ -152,11 +116,3 @@ def _undominated(utilities: NDArray[np.float64], ties: Ties) -> NDArray[np.bool_
             beaten &= better
         result[:, first : first + block] = ~beaten.any(axis=2)
     return result
-
-
-def _finite(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    array = number_array(name, values)
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ChoiceGPError(f"{name} holds a value that is not finite: {array[place]} at position {place}")
-    return array

@@ -41,36 +41,25 @@ class FileRows(NamedTuple):
     rows: NDArray[np.int64]
 
 
-def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a table from a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file.
+def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows:
+    """Read a table and the numbers of its rows in the file; rows that are entirely empty are left out.
 
     Parameters
     ----------
     path : str or path
-
-    Returns
-    -------
-    DataFrame
-        Rows that are entirely empty are left out.
-
-    Raises
-    ------
-    ChoiceGPError
-        One line that says what is wrong with the file, in which row, and what to do.
+        A .csv, .tsv, .csv.gz, .tsv.gz or .parquet file. If it cannot be read, a ``ChoiceGPError`` says in one line what
+        is wrong with it, in which row, and what to do.
+    ids : sequence of str
+        Columns that keep ids such as 007 as they are.
 
     Examples
     --------
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> write_table(pd.DataFrame({"price": [3, 5]}), f"{folder}/pens.csv")
-    >>> read_table(f"{folder}/pens.csv")["price"].tolist()
+    >>> read_rows(f"{folder}/pens.csv").frame["price"].tolist()
     [3, 5]
     """
-    return read_rows(path).frame
-
-
-def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows:
-    """Read a table and the numbers of its rows in the file; columns ``ids`` keep ids such as 007 as they are."""
     file, suffix = _checked_path(path)
     content = _file_bytes(file, suffix)
     if not content:
