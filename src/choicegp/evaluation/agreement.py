@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from choicegp.checks import kind_of, plain
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
-from choicegp.reading.sequences import FlatSets, flatten
+from choicegp.reading.sequences import flatten, row_numbers
 
 
 class Agreement(NamedTuple):
@@ -69,7 +69,7 @@ def agreement(data: ChoiceData, predicted: Any) -> Agreement:
 
 
 def check_data(data: object) -> None:
-    """Refuse what is no choice data."""
+    """Refuse what is not a ChoiceData."""
     if not isinstance(data, ChoiceData):
         raise ChoiceGPError(f"data must be a ChoiceData, not {kind_of(data)}")
 
@@ -79,9 +79,9 @@ def _predicted_marks(data: ChoiceData, predicted: Any) -> NDArray[np.bool_]:
     sets = flatten(predicted, "predicted")
     if len(sets.sizes) != len(data):
         raise ChoiceGPError(
-            f"predicted has {len(sets.sizes)} sets but the data have {len(data)}: one prediction per set is wanted"
+            f"predicted has {len(sets.sizes)} sets but the data have {len(data)}: pass one prediction per set"
         )
-    rows = _predicted_rows(sets)
+    rows = row_numbers(sets, "predicted", "data.X", "pass what model.predict(data) returns").astype(np.int64)
     n = len(data.X)
     of_shown = np.repeat(np.arange(len(data)), np.diff(data.offsets))
     shown = pd.Series(of_shown * n + data.flat_shown)
@@ -95,21 +95,6 @@ def _predicted_marks(data: ChoiceData, predicted: Any) -> NDArray[np.bool_]:
             "the prediction",
         )
     return shown.isin(keys).to_numpy()
-
-
-def _predicted_rows(sets: FlatSets) -> NDArray[np.int64]:
-    if len(sets.labels) == 0:
-        return np.zeros(0, dtype=np.int64)
-    if sets.labels.dtype.kind not in "iu":
-        labels = sets.labels.tolist()
-        is_row = [isinstance(label, int) and not isinstance(label, bool) for label in labels]
-        # All of them are whole numbers where one is too large for an array of such.
-        i = is_row.index(False) if not all(is_row) else 0
-        raise ChoiceGPError(
-            f"predicted[{sets.of_set[i]}] holds {labels[i]!r} ({kind_of(labels[i])}); "
-            "row numbers of data.X are wanted, as model.predict(data) returns them"
-        )
-    return sets.labels.to_numpy().astype(np.int64)
 
 
 def _prediction_defect(data: ChoiceData, k: int, row: int, absent: bool) -> Defect:

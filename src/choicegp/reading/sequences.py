@@ -181,9 +181,7 @@ def _object_rows(sets: FlatSets, ids: NDArray[Any], by: str, findings: Findings,
     if len(sets.labels) == 0:
         return np.zeros(0, dtype=np.int64)
     if by == "row":
-        if sets.labels.dtype.kind not in "iu":
-            _refuse_labels(sets, name)
-        labels = sets.labels.to_numpy()
+        labels = row_numbers(sets, name, "X", "use by='id' for ids")
         known = (labels >= 0) & (labels < len(ids))
         rows = np.full(len(labels), -1, dtype=np.int64)  # labels may be unsigned, which have no -1
         rows[known] = labels[known]
@@ -204,18 +202,20 @@ def _object_rows(sets: FlatSets, ids: NDArray[Any], by: str, findings: Findings,
     return rows
 
 
-def _refuse_labels(sets: FlatSets, name: str) -> None:
+def row_numbers(sets: FlatSets, name: str, table: str, advice: str) -> NDArray[np.integer]:
+    """Return the labels as an array; raise an error when they are not whole numbers, as rows of a table are."""
+    if len(sets.labels) == 0:
+        return np.zeros(0, dtype=np.int64)
+    if sets.labels.dtype.kind in "iu":
+        return sets.labels.to_numpy()
     labels = sets.labels.tolist()
     # A missing one comes first: it is what makes the numbers around it floats.
-    suspects = [*np.flatnonzero(sets.labels.isna()), *range(len(labels))]
-    for i in suspects:
+    for i in (*np.flatnonzero(sets.labels.isna()), *range(len(labels))):
         label = labels[i]
         if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer):
-            raise ChoiceGPError(
-                f"{name}[{sets.of_set[i]}] holds {plain(label)!r} ({kind_of(label)}) instead of a row number of X; "
-                "use by='id' for ids"
-            )
-    raise ChoiceGPError(f"{name} must hold row numbers of X, not numbers of type {sets.labels.dtype}")
+            held = f"{name}[{sets.of_set[i]}] holds {plain(label)!r} ({kind_of(label)})"
+            raise ChoiceGPError(f"{held} instead of a row number of {table}; {advice}")
+    raise ChoiceGPError(f"{name} must hold row numbers of {table}, not numbers of type {sets.labels.dtype}")
 
 
 def _mark_chosen(
