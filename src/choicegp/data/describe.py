@@ -59,64 +59,50 @@ class Description:
     n_skipped: int
 
     def __str__(self) -> str:
-        return "\n".join([*self._facts(), *self._warnings()])
+        def some(n: int | None, noun: str) -> str:
+            return counted(n or 0, noun, ",")
 
-    def _facts(self) -> list[str]:
-        sizes = "1 object" if self.largest_set == 1 else f"{self.largest_set} objects"
+        sizes = counted(self.largest_set, "object")
         if self.smallest_set != self.largest_set:
             sizes = f"{self.smallest_set} to {self.largest_set} objects (median {self.median_set:g})"
-        by = "" if self.n_respondents is None else f", by {counted(self.n_respondents, 'respondent', ',')}"
+        by = "" if self.n_respondents is None else f", by {some(self.n_respondents, 'respondent')}"
         names = ", ".join(self.feature_names[:8])
         names += f" and {self.n_features - 8:,} more" if self.n_features > 8 else ""
-        lines = [
-            f"{counted(self.n_sets, 'set', ',')} of {sizes}{by}.",
-            f"{counted(self.n_objects, 'object', ',')} with {counted(self.n_features, 'feature', ',')}: {names}.",
-        ]
-        if self.share_chosen is None:
-            lines.append("The data have no choices.")
-        else:
-            lines.append(f"{100 * self.share_chosen:.1f}% of the shown objects were chosen.")
-        if self.n_repeats:
-            lines.append(f"Shown again with the same choice: {counted(self.n_repeats, 'set', ',')}.")
-        return lines
-
-    def _warnings(self) -> list[str]:
-        lines = []
-        if self.n_contradictions:
-            lines.append(
-                f"Shown again with another choice: {counted(self.n_contradictions, 'set', ',')}. "
-                "No utilities explain all of these; they count as noise."
-            )
-        if self.n_never_shown:
-            lines.append(
-                f"Never shown: {counted(self.n_never_shown, 'object', ',')}. These are predicted from features alone."
-            )
-        if self.n_components > 1:
-            lines.append(
-                f"The objects fall into {self.n_components:,} groups never shown together: utilities of "
-                "different groups cannot be compared by the choices alone. "
-                f"The largest group has {counted(self.largest_component, 'object', ',')}."
-            )
-        if self.n_identical_objects:
-            lines.append(
-                f"Equal in all features to another: {counted(self.n_identical_objects, 'object', ',')}. "
-                "Features alone cannot distinguish these."
-            )
-        if self.n_skipped:
-            lines.append(f"Left out when the data were read: {counted(self.n_skipped, 'defect', ',')}.")
-        return lines
+        chosen = "The data have no choices."
+        if self.share_chosen is not None:
+            chosen = f"{100 * self.share_chosen:.1f}% of the shown objects were chosen."
+        lines = (
+            (True, f"{some(self.n_sets, 'set')} of {sizes}{by}."),
+            (True, f"{some(self.n_objects, 'object')} with {some(self.n_features, 'feature')}: {names}."),
+            (True, chosen),
+            (self.n_repeats, f"Shown again with the same choice: {some(self.n_repeats, 'set')}."),
+            (
+                self.n_contradictions,
+                f"Shown again with another choice: {some(self.n_contradictions, 'set')}. "
+                "No utilities explain all of these; they count as noise.",
+            ),
+            (
+                self.n_never_shown,
+                f"Never shown: {some(self.n_never_shown, 'object')}. These are predicted from features alone.",
+            ),
+            (
+                self.n_components > 1,
+                f"The objects fall into {self.n_components:,} groups never shown together: "
+                "utilities of different groups cannot be compared by the choices alone. "
+                f"The largest group has {some(self.largest_component, 'object')}.",
+            ),
+            (
+                self.n_identical_objects,
+                f"Equal in all features to another: {some(self.n_identical_objects, 'object')}. "
+                "Features alone cannot distinguish these.",
+            ),
+            (self.n_skipped, f"Left out when the data were read: {some(self.n_skipped, 'defect')}."),
+        )
+        return "\n".join(line for applies, line in lines if applies)
 
 
 def describe(data: "ChoiceData") -> Description:
     """Describe choice data.
-
-    Parameters
-    ----------
-    data : ChoiceData
-
-    Returns
-    -------
-    Description
 
     Examples
     --------
