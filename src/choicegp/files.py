@@ -13,12 +13,7 @@ _LONGEST_NAME = 235  # of the 255 bytes that file systems allow, what a draft's 
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuse a path where no file can be written, before the work whose result it is for.
-
-    Parameters
-    ----------
-    path : str or path
-    """
+    """Refuse a path where no file can be written, before the work whose result it is for."""
     file = Path(path)
     try:
         if file.is_dir():
@@ -43,17 +38,7 @@ def made_folder(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a draft beside ``path``, which takes that name in one step when all of it is written.
-
-    Parameters
-    ----------
-    path : str or path
-        An existing file is replaced.
-
-    Yields
-    ------
-    binary file
-    """
+    """Open a draft beside ``path``, a binary file that takes its name (and place) in one step when all is written."""
     file = Path(path)
     check_place(file)
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")

@@ -46,23 +46,10 @@ def undominated(U: ArrayLike, ties: Ties = "weak") -> NDArray[np.bool_]:
 def undominated_in_sets(
     U: ArrayLike, flat_shown: NDArray[np.int64], offsets: NDArray[np.int64], ties: Ties = "weak"
 ) -> NDArray[np.bool_]:
-    """Mark the undominated objects of many sets.
+    """Mark the undominated objects of many sets, as :func:`undominated` does for one.
 
-    Parameters
-    ----------
-    U : array_like (t, d)
-        Utilities of all objects.
-    flat_shown : int array (n,)
-        The rows of ``U`` shown, set after set.
-    offsets : int array (m + 1,)
-        Set ``k`` is ``flat_shown[offsets[k]:offsets[k + 1]]``.
-    ties : {"weak", "strict"}
-        See :func:`undominated`.
-
-    Returns
-    -------
-    bool array (n,)
-        Aligned with ``flat_shown``.
+    ``U`` (t, d) holds the utilities of all objects, ``flat_shown`` (n,) and ``offsets`` (m + 1,) the sets as in
+    ``ChoiceData``; the result (n,) is aligned with ``flat_shown``.
 
     Examples
     --------

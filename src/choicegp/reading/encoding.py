@@ -104,15 +104,7 @@ class FeatureEncoding:
 
     @classmethod
     def learn(cls, frame: pd.DataFrame, *, places: Places = _POSITIONS) -> "FeatureEncoding":
-        """Learn the encoding of a table of objects; missing values are passed over.
-
-        Parameters
-        ----------
-        frame : DataFrame
-            One row per object, only feature columns.
-        places : Places, optional
-            How errors name the rows.
-        """
+        """Learn the encoding of a table of feature columns, one row per object; missing values are passed over."""
         return cls(tuple(_learned(name, column, places) for name, column in _named_columns(frame).items()))
 
     def encode(self, frame: pd.DataFrame | ArrayLike, *, places: Places = _POSITIONS) -> NDArray[np.float64]:
@@ -126,14 +118,7 @@ class FeatureEncoding:
         return _without_defects(self.inspect(frame, places=places))
 
     def inspect(self, frame: pd.DataFrame | ArrayLike, *, places: Places = _POSITIONS) -> Encoded:
-        """Encode objects and return what is wrong with them, instead of raising an error.
-
-        Returns
-        -------
-        X : array (t, k)
-            Defective values are NaN.
-        defects : list of (position, Defect)
-        """
+        """Encode objects and return what is wrong with them, instead of raising an error; defective values are NaN."""
         if not isinstance(frame, pd.DataFrame):
             return self._inspect_array(as_table(frame), places)
         given = _named_columns(frame)
@@ -173,16 +158,7 @@ class FeatureEncoding:
     def recode(
         self, X: ArrayLike, old: "FeatureEncoding", object_ids: NDArray[Any] | None = None
     ) -> NDArray[np.float64]:
-        """Encode by this encoding what another one had encoded.
-
-        Parameters
-        ----------
-        X : array_like (t, k)
-            Features encoded by ``old``.
-        old : FeatureEncoding
-        object_ids : array (t,), optional
-            Names the objects in errors.
-        """
+        """Encode by this encoding what ``old`` had encoded as ``X``; errors name the objects by their ids."""
         if old.is_plain and not self.is_plain:
             raise ChoiceGPError(
                 "the objects came as an array, whose features have no names; use a DataFrame with the columns "

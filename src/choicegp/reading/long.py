@@ -236,20 +236,9 @@ def _objects(
 def group_equal_rows(
     X: NDArray[np.float64], labels: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give equal rows of ``X`` (of equal labels) equal numbers.
+    """Return a number for each row of ``X`` (n, k), equal for equal rows of equal labels, and each number's first row.
 
-    Parameters
-    ----------
-    X : float array (n, k)
-    labels : int array (n,), optional
-        Rows of different labels are kept apart.
-
-    Returns
-    -------
-    group : int array (n,)
-        0, 1, ... in the order of first appearance.
-    first : int array (groups,)
-        The first row of each group.
+    The numbers are 0, 1, ... in the order of first appearance.
 
     Examples
     --------

@@ -70,15 +70,7 @@ def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows
 
 
 def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a table to a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, whole or not at all.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Its index is not written.
-    path : str or path
-        An existing file is replaced, in one step and only when the new one is complete.
-    """
+    """Write a table, without its index, to a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, whole or not at all."""
     file, suffix = _checked_path(path)
     compression = "gzip" if suffix.endswith(".gz") else None
     with whole_file(file) as handle:
