@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from choicegp.data.packing import padded_places, sets_by_size, split_sets
+from choicegp.data.packing import padded_places, sets_by_shape, sets_by_size, split_sets
 
 
 @pytest.fixture(params=range(6))
@@ -67,3 +67,21 @@ def test_no_sets_and_one_set():
     assert list(sets_by_size(offsets, smallest=4)) == []
     places, present = padded_places(offsets, np.zeros(0, int), 4)
     assert places.shape == present.shape == (0, 4)
+
+
+@pytest.mark.parametrize("largest", [2, 9, 40, 300])
+def test_sets_by_shape(largest):
+    rng = np.random.default_rng(largest)
+    sizes = rng.integers(2, largest + 1, size=200)
+    sets = rng.permutation(200)[:120]
+    found = list(sets_by_shape(sizes, sets))
+    assert len(found) <= 3
+    assert [size for size, _ in found] == sorted({size for size, _ in found})
+    assert sorted(np.concatenate([own for _, own in found])) == sorted(sets)
+    for size, own in found:
+        assert isinstance(size, int)
+        assert size >= sizes[own].max()
+        assert own.tolist() == [k for k in sets if k in own]  # in their order
+        smaller = [other for other, _ in found if other < size]
+        assert not smaller or sizes[own].min() > max(smaller)
+    assert list(sets_by_shape(sizes, np.zeros(0, int))) == []

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from choicegp.reading.defects import offsets_of
 
+_SHAPES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+_MOST_SHAPES = 3  # a program is compiled for each
+
 
 def split_sets(flat: NDArray, offsets: NDArray[np.int64], marks: NDArray[np.bool_] | None = None) -> list[NDArray]:
     """Return one array per set; with ``marks``, only what they mark.
@@ -47,6 +50,34 @@ def sets_by_size(
     for size in np.unique(sizes[sizes >= smallest]):
         sets = np.flatnonzero(sizes == size)
         yield sets, offsets[sets][:, None] + np.arange(size)
+
+
+def padded_size(n: int, fineness: int) -> int:
+    """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
+    step = 1 << max(0, n.bit_length() - 1 - fineness)
+    return -(-n // step) * step
+
+
+def sets_by_shape(sizes: NDArray[np.integer], sets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield sizes to which the sets of these numbers can be padded, each with its sets; few, and seldom much larger.
+
+    Examples
+    --------
+    >>> for size, sets in sets_by_shape(np.array([2, 7, 3, 8]), np.array([0, 1, 3])):
+    ...     print(size, sets)
+    2 [0]
+    8 [1 3]
+    """
+    own, inverse = np.unique(sizes[sets], return_inverse=True)
+    padded = [next((shape for shape in _SHAPES if shape >= n), padded_size(n, 2)) for n in own.tolist()]
+    shapes = np.array(padded, dtype=int)[inverse]
+    # The cheapest shapes are moved up to the next larger one until few are left.
+    while len(present := np.unique(shapes)) > _MOST_SHAPES:
+        cost = [(upper**2 - lower**2) * np.sum(shapes == lower) for lower, upper in pairwise(present)]
+        cheapest = int(np.argmin(cost))
+        shapes[shapes == present[cheapest]] = present[cheapest + 1]
+    for shape in present.tolist():
+        yield shape, sets[shapes == shape]
 
 
 def padded_places(

@@ -1,17 +1,13 @@
 """Choice data as inference sees them: shown objects, and sets as padded arrays of a few fixed shapes."""
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
-from choicegp.data.packing import padded_places
+from choicegp.data.packing import padded_places, padded_size, sets_by_shape
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.prior import Objects
-
-_SIZES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-_MOST_BATCHES = 3  # every batch shape is compiled by itself
 
 
 class SetBatch(NamedTuple):
@@ -65,12 +61,6 @@ class Problem(NamedTuple):
         return int(sum((batch.sets >= 0).sum() for batch in self.batches))
 
 
-def padded_size(n: int, fineness: int) -> int:
-    """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
-    step = 1 << max(0, n.bit_length() - 1 - fineness)
-    return -(-n // step) * step
-
-
 def pose(
     data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool, errors: ErrorModel = DISCERNIBILITY
 ) -> Problem:
@@ -103,32 +93,10 @@ def pose(
 
 
 def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel) -> tuple[SetBatch, ...]:
-    sizes = np.diff(data.offsets)
     # A set of one object says nothing.
-    informative = np.flatnonzero(sizes > 1)
-    shapes = set_shapes(sizes[informative])
-    return tuple(_batch(data, local, informative[shapes == a], int(a), errors) for a in np.unique(shapes))
-
-
-def set_shapes(sizes: np.ndarray) -> np.ndarray:
-    """Return the padded size of each set: one of few, and seldom much more than its own."""
-    present, inverse = np.unique(sizes, return_inverse=True)
-    shapes = np.array([_padded_set_size(int(size)) for size in present], dtype=int)[inverse]
-    return _merge_rare(shapes)
-
-
-def _padded_set_size(size: int) -> int:
-    return next((s for s in _SIZES if s >= size), padded_size(size, 2))
-
-
-def _merge_rare(shapes: np.ndarray) -> np.ndarray:
-    """Move the cheapest shapes up to the next larger one until few shapes are left."""
-    shapes = shapes.copy()
-    while len(present := np.unique(shapes)) > _MOST_BATCHES:
-        cost = [(upper**2 - lower**2) * np.sum(shapes == lower) for lower, upper in pairwise(present)]
-        cheapest = int(np.argmin(cost))
-        shapes[shapes == present[cheapest]] = present[cheapest + 1]
-    return shapes
+    sizes = np.diff(data.offsets)
+    shapes = sets_by_shape(sizes, np.flatnonzero(sizes > 1))
+    return tuple(_batch(data, local, sets, size, errors) for size, sets in shapes)
 
 
 def _batch(data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int, errors: ErrorModel) -> SetBatch:

@@ -15,8 +15,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
-from choicegp.data.packing import padded_places
-from choicegp.inference.problem import set_shapes
+from choicegp.data.packing import padded_places, sets_by_shape
 
 _WINDOW = 4  # files whose sets are mixed
 _KEPT = 6  # files in memory: a window, and what another reader or the next window begins with
@@ -160,14 +159,12 @@ def shares(
     ``multiple`` is the number of devices among which the sets of a shape are divided; ``most(size)`` tells how many
     sets of a shape fit into a step, where sets are large.
     """
-    shapes = set_shapes(sizes[sets])
     parts = []
-    for size in np.unique(shapes):
-        own = sets[shapes == size]
+    for size, own in sets_by_shape(sizes, sets):
         wanted = min(len(own), round(batch_size * len(own) / len(sets)))
         if most is not None:
-            wanted = min(wanted, most(int(size)))
-        parts.append(Share(int(size), own, -(-max(1, wanted) // multiple) * multiple))
+            wanted = min(wanted, most(size))
+        parts.append(Share(size, own, -(-max(1, wanted) // multiple) * multiple))
     return tuple(parts)
 
 
@@ -225,14 +222,12 @@ def all_of(source: Source, sets: np.ndarray, most: Callable[[int], int], dtype: 
 
     Chunks of a shape have one length: the last is filled up with copies of weight 0.
     """
-    shapes = set_shapes(source.sizes[sets])
-    for size in np.unique(shapes):
-        own = sets[shapes == size]
-        length = min(most(int(size)), len(own))
+    for size, own in sets_by_shape(source.sizes, sets):
+        length = min(most(size), len(own))
         for start in range(0, len(own), length):
             part = own[start : start + length]
             filled = np.concatenate([part, np.repeat(part[:1], length - len(part))])
-            read = source.read(filled, int(size))
+            read = source.read(filled, size)
             real = np.arange(length) < len(part)
             weight: Any = np.where(real, read.weight, 0.0).astype(dtype)
             yield Sets(read.X.astype(dtype), read.present, read.chosen, weight)
