@@ -84,7 +84,7 @@ class TestDescribe:
     def test_without_ids_or_choices(self, table, run):
         code, out, _ = run("describe", table, "--no-object-id", "--no-choices", "--features", "price")
         assert code == 0
-        assert "What was chosen is not known." in out
+        assert "The data have no choices." in out
         assert "3 objects with 1 feature: price." in out
 
     def test_a_wide_table(self, tmp_path, run):

@@ -138,7 +138,7 @@ def test_the_model_predicts_and_is_drawn(demo, run, tmp_path, monkeypatch):
     code, out, _ = run("predict", str(folder / "model.cgp"), str(folder / "alice.csv"), "-o", "out.csv")
     assert code == 0
     assert "150 sets" in out
-    table = choicegp.reading.text.read_table("out.csv")
+    table = choicegp.reading.text.read_rows("out.csv").frame
     assert list(table.columns) == ["set", "object", "probability", "chosen"]
     assert len(table) == 600
     assert table["probability"].between(0, 1).all()

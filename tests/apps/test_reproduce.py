@@ -182,7 +182,7 @@ class TestWhatGoesWrong:
 
     def test_a_file_in_place_of_the_folder(self, toy, out, run):
         out.write_text("")
-        assert reproduced(run)[2] == "error: experiments-out: this folder cannot be made (File exists)\n"
+        assert reproduced(run)[2] == "error: cannot make the folder experiments-out: File exists\n"
 
     def test_no_dask_scheduler(self, toy, out, run):
         code, told, err = run("reproduce", "toy", "--dask", "nowhere")

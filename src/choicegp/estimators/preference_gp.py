@@ -11,6 +11,7 @@ from choicegp.compute.devices import computing
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import padded_size
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
@@ -19,7 +20,6 @@ from choicegp.fitting.record import FitResult, Utilities
 from choicegp.inference.descent import Descent, Watch
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned, margin_moments, utility_moments
-from choicegp.inference.problem import padded_size
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.pair_kernels import ObjectPairs
 from choicegp.model.prior import HyperPriors, UtilityPrior

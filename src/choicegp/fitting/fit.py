@@ -11,7 +11,7 @@ from choicegp.compute.progress import Clock, Report, progress_report
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
-from choicegp.data.moments import Moments
+from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.coinciding import alike_notes
 from choicegp.fitting.neighbours import grown_starts, moments_at, shrunk_starts
@@ -238,10 +238,8 @@ def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndar
     if not standardize:
         n_features = len(data.encoding.feature_names)
         return np.zeros(n_features), np.ones(n_features)
-    if isinstance(data, ChoiceFolder):
-        return data.moments.mean, data.moments.scale
-    moments = Moments.of(data.X[np.unique(data.flat_shown)])
-    return moments.mean, moments.scale
+    shown = data.moments if isinstance(data, ChoiceFolder) else FeatureScaling.of(data.X[np.unique(data.flat_shown)])
+    return shown.mean, shown.scale
 
 
 def _starting_prior(options: FitOptions, n_features: int) -> UtilityPrior:

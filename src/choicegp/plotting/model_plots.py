@@ -24,7 +24,7 @@ from choicegp.plotting.drawing import (
     wrapped,
 )
 from choicegp.plotting.style import BESIDE, COLOURS, new_axes
-from choicegp.reading.columns import FeatureColumn
+from choicegp.reading.encoding import FeatureColumn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
