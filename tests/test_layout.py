@@ -43,8 +43,8 @@ def backward_imports(source: str, path: Path) -> list[str]:
         if parts[0] != "choicegp" or (len(parts) > 1 and parts[1] in FOR_EVERYONE):
             continue
         target = parts[1] if len(parts) > 1 else None
-        if home is None:  # the root gathers the public names of every folder but the faces
-            allowed = target not in ("experiments", "apps")
+        if home is None:  # the root gathers the public names of every folder but the faces, of which only plots are
+            allowed = target not in ("experiments", "apps") or (path.name == "plots.py" and target == "apps")
         elif home == "experiments":  # on the public names alone
             allowed = target in (home, "datasets") or target not in ORDER
         elif target in ORDER:

@@ -14,57 +14,87 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from choicegp import datasets, kernels, metrics
+    from choicegp import datasets, kernels, metrics, plots
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
-    from choicegp.errors import ChoiceDataError, ChoiceGPError
+    from choicegp.data.preferences import Preferences, preferences
+    from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
-    from choicegp.estimators.dimension import select_n_utilities
-    from choicegp.estimators.embedding_search import search_embedding
-    from choicegp.estimators.leave_one_out import compare
+    from choicegp.estimators.embedding_search import EmbeddingSearch, search_embedding
+    from choicegp.estimators.n_utilities import select_n_utilities
     from choicegp.estimators.pareto_embedding import ParetoEmbedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
+    from choicegp.fitting.embedding import EmbeddingFit
+    from choicegp.fitting.record import Diagnosis, FitResult, Utilities
     from choicegp.model.hyperpriors import HyperPriors
+    from choicegp.selection.compare import compare
+    from choicegp.selection.loo import CavityDiagnostics, LooResult, PsisDiagnostics
+    from choicegp.selection.n_utilities import SelectionResult
 
 # XLA's loader warns on standard error about every program that comes from the compilation cache.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 _HOME = {
     "BatchPreferenceGP": "choicegp.estimators.batch_preference_gp",
+    "CavityDiagnostics": "choicegp.selection.loo",
     "ChoiceData": "choicegp.data.choices",
     "ChoiceDataError": "choicegp.errors",
     "ChoiceFolder": "choicegp.data.folder",
     "ChoiceGP": "choicegp.estimators.choice_gp",
     "ChoiceGPError": "choicegp.errors",
+    "Defect": "choicegp.errors",
+    "Diagnosis": "choicegp.fitting.record",
+    "EmbeddingFit": "choicegp.fitting.embedding",
+    "EmbeddingSearch": "choicegp.estimators.embedding_search",
+    "FitResult": "choicegp.fitting.record",
     "GeneralPreferenceGP": "choicegp.estimators.preference_gp",
     "HyperPriors": "choicegp.model.hyperpriors",
+    "LooResult": "choicegp.selection.loo",
     "PairGP": "choicegp.estimators.preference_gp",
-    "PreferenceGP": "choicegp.estimators.preference_gp",
     "ParetoEmbedding": "choicegp.estimators.pareto_embedding",
-    "compare": "choicegp.estimators.leave_one_out",
+    "PreferenceGP": "choicegp.estimators.preference_gp",
+    "Preferences": "choicegp.data.preferences",
+    "PsisDiagnostics": "choicegp.selection.loo",
+    "SelectionResult": "choicegp.selection.n_utilities",
+    "Utilities": "choicegp.fitting.record",
+    "compare": "choicegp.selection.compare",
+    "preferences": "choicegp.data.preferences",
     "search_embedding": "choicegp.estimators.embedding_search",
-    "select_n_utilities": "choicegp.estimators.dimension",
+    "select_n_utilities": "choicegp.estimators.n_utilities",
 }
-_MODULES = ("datasets", "kernels", "metrics")
+_MODULES = ("datasets", "kernels", "metrics", "plots")
 
 __all__ = [
     "BatchPreferenceGP",
+    "CavityDiagnostics",
     "ChoiceData",
     "ChoiceDataError",
     "ChoiceFolder",
     "ChoiceGP",
     "ChoiceGPError",
+    "Defect",
+    "Diagnosis",
+    "EmbeddingFit",
+    "EmbeddingSearch",
+    "FitResult",
     "GeneralPreferenceGP",
     "HyperPriors",
+    "LooResult",
     "PairGP",
     "ParetoEmbedding",
     "PreferenceGP",
+    "Preferences",
+    "PsisDiagnostics",
+    "SelectionResult",
+    "Utilities",
     "__version__",
     "compare",
     "datasets",
     "kernels",
     "metrics",
+    "plots",
+    "preferences",
     "search_embedding",
     "select_n_utilities",
 ]

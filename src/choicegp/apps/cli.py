@@ -160,7 +160,7 @@ def select(
     rate = _lapse_rate(lapse)
     data = table.read()
     from choicegp.apps.words import selection_in_words
-    from choicegp.estimators.dimension import select_n_utilities
+    from choicegp.estimators.n_utilities import select_n_utilities
 
     found = select_n_utilities(
         data, max_utilities, seed, n_jobs=jobs, kernel=kernel, object_effects=object_effects, lapse=rate,

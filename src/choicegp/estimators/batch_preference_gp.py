@@ -12,7 +12,6 @@ from choicegp.fitting.fit import FitOptions, fit_posterior
 from choicegp.model.error_models import ERROR_MODELS
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import Objects
 from choicegp.prediction.best import BestObjectPredictor
 
 _FIXED = {"n_utilities": 1, "inference": "dense", "lapse": 0.0, "n_inducing": None, "batch_size": None,
@@ -22,7 +21,7 @@ _FIXED = {"n_utilities": 1, "inference": "dense", "lapse": 0.0, "n_inducing": No
 class BatchPreferenceGP(UtilityGP):
     r"""Batch preferences: one utility, a Gaussian process, and one best object of each set (Siivola et al. 2021).
 
-    Inference is that of `ChoiceGP` with ``inference="dense"``.
+    The inference is dense, as in ``ChoiceGP(inference="dense")``.
 
     Parameters
     ----------
@@ -41,9 +40,9 @@ class BatchPreferenceGP(UtilityGP):
     learn_hyperparameters : bool
         Whether the kernel's parameters are learned; if not, they stay as ``kernel`` has them.
     n_restarts : int, optional
-        Number of annealed starts; the best goes on.
+        Number of annealed starts; the best one continues.
     max_iter : int, optional
-        Most steps; by default 300.
+        Maximum number of steps; by default 300.
     max_seconds : float, optional
         Time limit of the fit; what was reached by then is kept.
     tol : float
@@ -53,8 +52,8 @@ class BatchPreferenceGP(UtilityGP):
         Threads that run starts side by side, as in `ChoiceGP`.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
-    random_state : int
-        Seed; the same seed gives the same result.
+    random_state : int or None
+        Seed; the same seed gives the same result. None: a new one.
 
     Attributes
     ----------
@@ -87,6 +86,7 @@ class BatchPreferenceGP(UtilityGP):
     """
 
     _format = "choicegp-BatchPreferenceGP"
+    _predictor = BestObjectPredictor.of
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class BatchPreferenceGP(UtilityGP):
         device: str = "auto",
         n_jobs: int | None = None,
         progress: bool | str = "auto",
-        random_state: int = 0,
+        random_state: int | None = 0,
     ) -> None:
         self.noise = noise
         self.kernel = kernel
@@ -153,13 +153,8 @@ class BatchPreferenceGP(UtilityGP):
         With ``noise="discernibility"`` the likelihood does not sum to one over the objects of a set of more than two;
         with ``normalized=True`` it is divided by that sum.
         """
-        predictor = self._predictor(data)
-        _check_one_best(data)
-        with computing(self.device):
-            return predictor.log_probabilities(normalized=normalized)
-
-    def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> BestObjectPredictor:
-        return BestObjectPredictor(self.posterior_, objects, data, self.errors_)
+        _check_one_best(self._checked(data))
+        return super().log_prob(data, normalized)
 
 
 def _check_one_best(data: ChoiceData) -> None:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from choicegp.checks import seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
@@ -51,15 +52,13 @@ def _continued(posterior: Posterior, objects: Objects, dual: Array) -> tuple[Arr
     return jnp.einsum("dtn,sdt->sdn", cross, dual), 0.5 * (left + jnp.swapaxes(left, 1, 2))
 
 
-def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random_state: int) -> np.ndarray:
+def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random_state: int | None) -> np.ndarray:
     """Return joint samples of the utilities at the objects, (S, n, d)."""
-    for name, value, least in (("n_samples", n_samples, 1), ("random_state", random_state, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    n_samples = whole_number("n_samples", n_samples, 1)
     n = len(objects.X)
     if n > MOST_JOINT:
         raise ChoiceGPError(f"joint samples are drawn for at most {MOST_JOINT} objects at a time; got {n}")
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(seed(random_state))
     if posterior.draws is not None:
         # Each sample continues one draw: its own means, and what the draw does not say.
         picked = rng.integers(len(posterior.draws.dual), size=n_samples)
@@ -122,7 +121,7 @@ def _dominance_of_draws(posterior: Posterior, both: Objects, normals: Array) -> 
 
 
 def recommended(
-    posterior: Posterior, objects: Objects, utilities: MeanAndSd, n: int, random_state: int
+    posterior: Posterior, objects: Objects, utilities: MeanAndSd, n: int, random_state: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows most probably undominated among all objects, and the probabilities.
 

@@ -1,6 +1,6 @@
 """Whether a fitted model's approximation can be trusted, in numbers and in words."""
 
-from choicegp.checks import whole_number
+from choicegp.checks import seed, whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Diagnosis, Fitted
 from choicegp.inference.importance import importance
@@ -9,17 +9,16 @@ _GOOD, _USABLE = 0.5, 0.7  # Pareto k
 _FEWEST = 100  # draws: a tail cannot be judged on fewer
 
 
-def diagnose(fitted: Fitted, n_draws: int, random_state: int) -> Diagnosis:
+def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosis:
     """Weight draws of the posterior and say what the weights mean."""
     whole_number("n_draws", n_draws, _FEWEST)
-    whole_number("random_state", random_state, 0)
     if fitted.posterior.is_sparse:
         raise ChoiceGPError("diagnose needs inference='dense': a sparse posterior has no draws at all objects")
     if fitted.posterior.draws is not None:
         raise ChoiceGPError(
             "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'"
         )
-    found = importance(fitted.posterior, fitted.training_problem(), n_draws=int(n_draws), seed=random_state)
+    found = importance(fitted.posterior, fitted.training_problem(), n_draws=int(n_draws), seed=seed(random_state))
     k = found.pareto_k
     # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.
     trusted = k < _USABLE or found.effective > 0.5 * n_draws
