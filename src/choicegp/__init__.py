@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from choicegp.estimators.n_utilities import select_n_utilities
     from choicegp.estimators.pareto_embedding import ParetoEmbedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
+    from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.fitting.embedding import EmbeddingFit
-    from choicegp.fitting.record import Diagnosis, FitResult, Utilities
+    from choicegp.fitting.record import FitResult, Utilities
     from choicegp.model.hyperpriors import HyperPriors
     from choicegp.selection.compare import compare
     from choicegp.selection.loo import CavityDiagnostics, LooResult, PsisDiagnostics
@@ -44,7 +45,7 @@ _HOME = {
     "ChoiceGP": "choicegp.estimators.choice_gp",
     "ChoiceGPError": "choicegp.errors",
     "Defect": "choicegp.errors",
-    "Diagnosis": "choicegp.fitting.record",
+    "Diagnosis": "choicegp.evaluation.diagnosis",
     "EmbeddingFit": "choicegp.fitting.embedding",
     "EmbeddingSearch": "choicegp.estimators.embedding_search",
     "FitResult": "choicegp.fitting.record",

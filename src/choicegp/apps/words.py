@@ -31,8 +31,9 @@ def selection_in_words(found: "SelectionResult") -> str:
     """Show how each number of utilities scored, and say which was chosen and why."""
     names = {"elpd_diff": "below best", "dse": "its se", "p": "parameters", "cv_se": "cv se"}
     # Without columns that say nothing: where there was no need to, nothing was cross-validated.
-    table = found.table.drop(columns=["rank", "weight", "warning"], errors="ignore")
-    table = table.dropna(axis="columns", how="all").rename(columns=names).rename_axis("utilities")
+    first = ["elpd", "se", "elpd_diff", "dse", "p"]
+    rest = [name for name in found.table if name not in (*first, "rank", "weight", "warning")]
+    table = found.table[first + rest].dropna(axis="columns", how="all").rename(columns=names).rename_axis("utilities")
     shown = table.reset_index().to_string(index=False, float_format=lambda value: f"{value:.1f}", na_rep="")
     warnings = [f"Warning: {d}: {result.warning}." for d, result in found.results.items() if result.warning]
     return "\n".join([shown, *warnings, f"Chosen: {found.reason}"])

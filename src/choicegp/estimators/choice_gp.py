@@ -11,7 +11,6 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import FitOptions, fit_posterior
-from choicegp.fitting.record import Diagnosis
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.prediction.choices import ChoicePredictor
@@ -20,6 +19,7 @@ from choicegp.prediction.utilities import dominance_probabilities
 if TYPE_CHECKING:
     import os
 
+    from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.selection.n_utilities import SelectionResult
 
 
@@ -225,7 +225,7 @@ class ChoiceGP(UtilityGP):
                 self.posterior_, self.fitted_.objects(X1, known), self.fitted_.objects(X2, known)
             )
 
-    def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> Diagnosis:
+    def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> "Diagnosis":
         """Check by importance sampling whether the Gaussian approximation can be trusted.
 
         Draws of the posterior are weighted by the exact posterior density; the tail of the weights (its Pareto k)

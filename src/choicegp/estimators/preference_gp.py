@@ -100,7 +100,8 @@ class PairwiseGP(Estimator):
 
         Of more than two objects, those that beat the most others are taken (Copeland's rule); equals are all kept.
         """
-        X = self.fitted_.scaled(self._checked(data))
+        self._checked(data)
+        X = self.fitted_.scaled(data)
         with computing(self.device):
             return copeland_winners(data, lambda first, second: self._beats(X[first], X[second]))
 
