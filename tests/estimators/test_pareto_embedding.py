@@ -147,16 +147,18 @@ def test_features_are_standardised_by_the_training_objects(easy):
 
 def test_weights_of_the_terms_matter(easy):
     train, _ = easy
-    tight = small(weights=(0, 0, 0, 1)).fit(train).utilities(train)
+    tight = small(weights=(0, 0, 0, 1)).fit(train).utilities(train).mean
     assert np.abs(tight).max() < 0.2
     faithful = small(weights=(0, 0, 1, 0), max_epochs=150).fit(train)
     pairs = np.array(datasets.all_pairs(60))
     Z = (train.X - faithful.centre_) / faithful.scale_
-    before, after = (np.linalg.norm(V[pairs[:, 0]] - V[pairs[:, 1]], axis=1) for V in (Z, faithful.utilities(train)))
+    before, after = (
+        np.linalg.norm(V[pairs[:, 0]] - V[pairs[:, 1]], axis=1) for V in (Z, faithful.utilities(train).mean)
+    )
     assert np.corrcoef(before, after)[0, 1] > 0.95
     assert np.abs(before - after).mean() < 0.3
-    same = small(weights=np.array([2, 2, 1, 1]), max_epochs=3).fit(train).utilities(train)
-    assert np.array_equal(same, small(weights=(4, 4, 2, 2), max_epochs=3).fit(train).utilities(train))
+    same = small(weights=np.array([2, 2, 1, 1]), max_epochs=3).fit(train).utilities(train).mean
+    assert np.array_equal(same, small(weights=(4, 4, 2, 2), max_epochs=3).fit(train).utilities(train).mean)
 
 
 # How it goes
