@@ -36,34 +36,26 @@ if TYPE_CHECKING:
 # XLA's loader warns on standard error about every program that comes from the compilation cache.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-_HOME = {
-    "BatchPreferenceGP": "choicegp.estimators.batch_preference_gp",
-    "CavityDiagnostics": "choicegp.selection.loo",
-    "ChoiceData": "choicegp.data.choices",
-    "ChoiceDataError": "choicegp.errors",
-    "ChoiceFolder": "choicegp.data.folder",
-    "ChoiceGP": "choicegp.estimators.choice_gp",
-    "ChoiceGPError": "choicegp.errors",
-    "Defect": "choicegp.errors",
-    "Diagnosis": "choicegp.evaluation.diagnosis",
-    "EmbeddingFit": "choicegp.fitting.embedding",
-    "EmbeddingSearch": "choicegp.estimators.embedding_search",
-    "FitResult": "choicegp.fitting.record",
-    "GeneralPreferenceGP": "choicegp.estimators.preference_gp",
-    "HyperPriors": "choicegp.model.hyperpriors",
-    "LooResult": "choicegp.selection.loo",
-    "PairGP": "choicegp.estimators.preference_gp",
-    "ParetoEmbedding": "choicegp.estimators.pareto_embedding",
-    "PreferenceGP": "choicegp.estimators.preference_gp",
-    "Preferences": "choicegp.data.preferences",
-    "PsisDiagnostics": "choicegp.selection.loo",
-    "SelectionResult": "choicegp.selection.n_utilities",
-    "Utilities": "choicegp.fitting.record",
-    "compare": "choicegp.selection.compare",
-    "preferences": "choicegp.data.preferences",
-    "search_embedding": "choicegp.estimators.embedding_search",
-    "select_n_utilities": "choicegp.estimators.n_utilities",
+_PLACES = {
+    "data.choices": "ChoiceData",
+    "data.folder": "ChoiceFolder",
+    "data.preferences": "Preferences preferences",
+    "errors": "ChoiceDataError ChoiceGPError Defect",
+    "estimators.batch_preference_gp": "BatchPreferenceGP",
+    "estimators.choice_gp": "ChoiceGP",
+    "estimators.embedding_search": "EmbeddingSearch search_embedding",
+    "estimators.n_utilities": "select_n_utilities",
+    "estimators.pareto_embedding": "ParetoEmbedding",
+    "estimators.preference_gp": "GeneralPreferenceGP PairGP PreferenceGP",
+    "evaluation.diagnosis": "Diagnosis",
+    "fitting.embedding": "EmbeddingFit",
+    "fitting.record": "FitResult Utilities",
+    "model.hyperpriors": "HyperPriors",
+    "selection.compare": "compare",
+    "selection.loo": "CavityDiagnostics LooResult PsisDiagnostics",
+    "selection.n_utilities": "SelectionResult",
 }
+_HOME = {name: f"choicegp.{place}" for place, names in _PLACES.items() for name in names.split()}
 _MODULES = ("datasets", "kernels", "metrics", "plots")
 
 __all__ = [

@@ -187,3 +187,13 @@ def prediction_table(data: ChoiceData, chosen: np.ndarray, probability: np.ndarr
         "chosen": chosen.astype(int),
     }
     return pd.DataFrame({name: column for name, column in columns.items() if column is not None})
+
+
+def check_training_data(data: Any, function: str) -> None:
+    """Check that a function was given choices to learn from."""
+    if not isinstance(data, ChoiceData):
+        raise ChoiceGPError(
+            f"{function} takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
+        )
+    if not data.has_choices:
+        raise ChoiceGPError(f"{function} needs data with choices: these have none")

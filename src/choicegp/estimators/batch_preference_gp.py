@@ -7,6 +7,7 @@ import numpy as np
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.base import check_training_data
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import FitOptions, fit_posterior
 from choicegp.model.error_models import ERROR_MODELS
@@ -136,10 +137,7 @@ class BatchPreferenceGP(UtilityGP):
         BatchPreferenceGP
             Itself.
         """
-        if not isinstance(data, ChoiceData):
-            raise ChoiceGPError(
-                f"fit takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
-            )
+        check_training_data(data, "fit")
         if not isinstance(self.noise, str) or self.noise not in ERROR_MODELS:
             raise ChoiceGPError(f"noise must be one of {', '.join(ERROR_MODELS)}; got {self.noise!r}")
         options = FitOptions.validated({**_FIXED, **self.get_params(deep=False)})
@@ -158,7 +156,7 @@ class BatchPreferenceGP(UtilityGP):
 
 
 def _check_one_best(data: ChoiceData) -> None:
-    """Refuse sets of which not exactly one object was chosen; that there are choices at all is checked elsewhere."""
+    """Refuse sets of which not exactly one object was chosen."""
     if data.flat_chosen is None or len(data) == 0:
         return
     n_chosen = np.add.reduceat(data.flat_chosen.astype(int), data.offsets[:-1])

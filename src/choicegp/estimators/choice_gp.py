@@ -9,6 +9,7 @@ from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.base import check_training_data
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import FitOptions, fit_posterior
 from choicegp.model.hyperpriors import HyperPriors
@@ -180,10 +181,7 @@ class ChoiceGP(UtilityGP):
         """
         if isinstance(data, ChoiceFolder):
             return self._fit_folder(data, init, checkpoint)
-        if not isinstance(data, ChoiceData):
-            raise ChoiceGPError(
-                f"fit takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
-            )
+        check_training_data(data, "fit")
         self.__dict__.pop("selection_", None)
         if isinstance(self.n_utilities, str) and self.n_utilities == "auto":
             from choicegp.estimators.n_utilities import fit_auto

@@ -10,9 +10,10 @@ from choicegp.checks import seed, whole_number
 from choicegp.compute.progress import progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.base import check_training_data
 from choicegp.estimators.pareto_embedding import ParetoEmbedding
 from choicegp.evaluation.metrics import a_mean, exact_accuracy
-from choicegp.fitting.embedding import EmbeddingOptions, check_training_data
+from choicegp.fitting.embedding import EmbeddingOptions
 from choicegp.model.embedding import TERMS, term_weights
 
 if TYPE_CHECKING:

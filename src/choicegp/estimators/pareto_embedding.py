@@ -9,12 +9,11 @@ from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated_in_sets
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.base import Estimator
+from choicegp.estimators.base import Estimator, check_training_data
 from choicegp.fitting.embedding import (
     EmbeddingFit,
     EmbeddingOptions,
     FittedEmbedding,
-    check_training_data,
     fit_embedding,
 )
 from choicegp.fitting.record import Utilities

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,29 +24,15 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
     from choicegp.data.folder import ChoiceFolder
+    from choicegp.prediction.best import BestObjectPredictor
+    from choicegp.prediction.choices import ChoicePredictor
     from choicegp.selection.loo import LooResult
-
-
-class Predictor(Protocol):
-    """What predicts the sets of a ChoiceData."""
-
-    def choices(self) -> list[np.ndarray]:
-        """Return the most probable choice from each set, as rows of the data's table."""
-
-    def probabilities(self) -> list[np.ndarray]:
-        """Return P(object is chosen), one array per set."""
-
-    def of_shown(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return P(object is chosen) and whether it is predicted to be, for all shown objects, set after set."""
-
-    def log_probabilities(self, *, normalized: bool) -> np.ndarray:
-        """Return the log probability of each set's choice."""
 
 
 class UtilityGP(Estimator):
     """Base of the estimators whose utilities are Gaussian processes."""
 
-    _predictor: ClassVar[Callable[..., Predictor]]  # from a record, data and perhaps the data's objects
+    _predictor: "ClassVar[Callable[..., ChoicePredictor | BestObjectPredictor]]"
     device: str
     n_jobs: int | None
     progress: bool | str

@@ -6,7 +6,7 @@ posterior is Gaussian too, and the band around an effect is exact: nothing is sa
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,10 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from choicegp.checks import plain
+from choicegp.checks import plain, seed, whole_number
 from choicegp.compute.programs import program
-from choicegp.data.flat import FlatChoices
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import Fitted
 from choicegp.inference.posterior import Posterior
 from choicegp.model.prior import Objects
 from choicegp.reading.columns import FeatureColumn
@@ -104,21 +104,6 @@ class Effects(NamedTuple):
         return tuple(feature.name for feature in self.features)
 
 
-class FittedModel(Protocol):
-    """What :func:`model_effects` needs of a model."""
-
-    @property
-    def posterior_(self) -> Posterior: ...  # noqa: D102
-    @property
-    def centre_(self) -> NDArray[np.float64]: ...  # noqa: D102
-    @property
-    def scale_(self) -> NDArray[np.float64]: ...  # noqa: D102
-    @property
-    def data_(self) -> Any: ...  # noqa: D102
-    @property
-    def encoding_(self) -> FeatureEncoding: ...  # noqa: D102
-
-
 class _Found(NamedTuple):
     """What is found out about one feature, per utility."""
 
@@ -137,7 +122,7 @@ class _Values(NamedTuple):
     weights: NDArray[np.float64]  # (n, g), rows sum to 1: an object's effect is interpolated
 
 
-def model_effects(model: FittedModel, *, n_background: int = 30, random_state: int = 0) -> Effects:
+def model_effects(model: Any, *, n_background: int = 30, random_state: int | None = 0) -> Effects:
     """Return the effects of a fitted model's features, over the objects it was trained on.
 
     Parameters
@@ -154,12 +139,12 @@ def model_effects(model: FittedModel, *, n_background: int = 30, random_state: i
     >>> model_effects(model).relevance.mean.shape
     (2, 1)
     """
-    if not hasattr(model, "posterior_"):
+    fitted: Fitted | None = getattr(model, "fitted_", None)
+    if fitted is None:
         raise ChoiceGPError("the model is not fitted yet: call fit(data) first")
-    data: FlatChoices = model.data_
-    shown = data.X[np.unique(data.flat_shown)]
-    averages = posterior_averages(model.posterior_, model.centre_, model.scale_)
-    return feature_effects(averages, shown, model.encoding_, n_background=n_background, random_state=random_state)
+    shown = fitted.data.X[np.unique(fitted.data.flat_shown)]
+    averages = posterior_averages(fitted.posterior, fitted.centre, fitted.scale)
+    return feature_effects(averages, shown, fitted.encoding, n_background=n_background, random_state=random_state)
 
 
 def feature_effects(
@@ -168,7 +153,7 @@ def feature_effects(
     encoding: FeatureEncoding,
     *,
     n_background: int = 30,
-    random_state: int = 0,
+    random_state: int | None = 0,
 ) -> Effects:
     """Return the effects of all features.
 
@@ -184,9 +169,8 @@ def feature_effects(
         The other features are averaged over this many of the objects, drawn at random.
     random_state : int
     """
-    if not isinstance(n_background, int | np.integer) or n_background < 1:
-        raise ChoiceGPError(f"n_background must be a positive whole number; got {n_background!r}")
-    rng = np.random.default_rng(random_state)
+    n_background = whole_number("n_background", n_background, 1)
+    rng = np.random.default_rng(seed(random_state))
     X = np.asarray(X, dtype=np.float64)
     X = X[np.sort(rng.permutation(len(X))[:_MOST_OBJECTS])]
     shuffled = rng.permutation(len(X))

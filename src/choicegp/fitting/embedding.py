@@ -138,13 +138,3 @@ def fit_embedding(data: ChoiceData, options: EmbeddingOptions) -> FittedEmbeddin
         trained.validation_losses,
     )  # fmt: skip
     return FittedEmbedding(Embedding(matrices, shifts), result, centre, scale, data.encoding, data)  # type: ignore[arg-type]
-
-
-def check_training_data(data: Any, function: str) -> None:
-    """Check that a function was given choices to learn from."""
-    if not isinstance(data, ChoiceData):
-        raise ChoiceGPError(
-            f"{function} takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
-        )
-    if not data.has_choices:
-        raise ChoiceGPError(f"{function} needs data with choices: these have none")

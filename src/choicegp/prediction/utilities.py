@@ -1,7 +1,5 @@
 """Questions about utilities: joint samples, dominance between objects, recommendations."""
 
-from typing import Protocol
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +9,7 @@ from choicegp.checks import seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import Utilities
 from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise
 from choicegp.model.likelihood import pair_logs
@@ -22,18 +21,6 @@ _MOST_CANDIDATES = 1500
 _N_SAMPLES = 512
 _REFERENCE = 64  # objects of the largest sums, with which all others are compared first
 _PART = 2048  # objects compared at a time
-
-
-class MeanAndSd(Protocol):
-    """Posterior mean and standard deviation of utilities, each (n, d)."""
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Posterior mean."""
-
-    @property
-    def sd(self) -> np.ndarray:
-        """Posterior standard deviation."""
 
 
 @program
@@ -121,7 +108,7 @@ def _dominance_of_draws(posterior: Posterior, both: Objects, normals: Array) -> 
 
 
 def recommended(
-    posterior: Posterior, objects: Objects, utilities: MeanAndSd, n: int, random_state: int | None
+    posterior: Posterior, objects: Objects, utilities: Utilities, n: int, random_state: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows most probably undominated among all objects, and the probabilities.
 
