@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class ChoiceGPError(ValueError):
-    """An error that its reader can mend: the message says what, where and what to do."""
+    """An error that its reader can fix: the message says what, where and what to do."""
 
 
 class Defect(NamedTuple):

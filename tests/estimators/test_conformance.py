@@ -187,6 +187,12 @@ def test_wrong_data_are_clear_errors(name, data, fitted):
         fresh.predict(data)
     with pytest.raises(ChoiceGPError, match="ChoiceData"):
         fresh.fit(np.zeros((3, 2)))
+    for method in ("predict", "predict_proba", "predict_frame", "log_prob", "score"):
+        with pytest.raises(ChoiceGPError, match="not fitted yet"):
+            getattr(fresh, method)(data)
+    for method in ("predict", "predict_frame", "score"):
+        with pytest.raises(ChoiceGPError, match="ChoiceData"):
+            getattr(fitted[name], method)(np.zeros((3, 2)))
     with pytest.raises(ChoiceGPError, match="choices"):
         fresh.fit(ChoiceData.from_sets(data.X, data.shown))
     wider = ChoiceData.from_sets(np.zeros((3, 5)), [[0, 1]])

@@ -238,7 +238,10 @@ def test_nothing_is_cross_validated_without_need(close, sincos, found, monkeypat
     result = select_n_utilities(sincos, 4, progress=False)
     assert result.n_utilities == 2
     assert "cv" not in result.table
-    assert "the difference is 0.5 with standard error 2.3; cross-validation may tell more (10 folds)" in result.reason
+    assert (
+        "the difference is 0.5 with standard error 2.3; cross-validation could decide between them (folds=10)"
+        in result.reason
+    )
     clear = {d: judged(found.models[d], *[-score] * 4) for d, score in ((1, 9.0), (2, 1.0), (3, 2.0))}
     monkeypatch.setattr(Search, "judged", lambda *_: clear)
     result = select_n_utilities(sincos, 3, folds=10, progress=False)

@@ -77,7 +77,7 @@ def progress_bar(progress: bool | str, total: int, done: int = 0) -> Iterator[Pr
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(),
     )  # fmt: skip
     # On a terminal the bar goes when it is done; in a log its last state is all there is to see.  One part may take
-    # minutes, so the pace is that of the whole time.
+    # minutes, so the pace is measured over the whole time.
     with Progress(*columns, console=Console(stderr=True), transient=on_terminal(), speed_estimate_period=_A_DAY) as bar:
         yield ProgressBar(bar, total, done)
 

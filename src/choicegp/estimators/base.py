@@ -128,6 +128,7 @@ class Estimator:
 
         A model without probabilities for these sets gives a table without that column.
         """
+        self._checked(data)
         chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self.predict(data), strict=True)]
         probability = self._probabilities(data)
         return prediction_table(

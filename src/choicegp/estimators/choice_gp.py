@@ -170,8 +170,8 @@ class ChoiceGP(UtilityGP):
         init : ChoiceGP, optional
             An earlier model to start from, when sets have arrived since: no annealing, few steps.
         checkpoint : path, optional
-            A file in which a sparse fit keeps what it knows so far; a fit that was killed goes on from there, to the
-            same result (with ``max_seconds``, which then begin anew, to a similar one).  It is removed when the fit is
+            A file in which a sparse fit keeps what it knows so far; a fit that was killed continues from there, to the
+            same result (with ``max_seconds``, which then start again, to a similar one).  It is removed when the fit is
             done.
 
         Returns

@@ -109,13 +109,13 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         raise ChoiceGPError(f"search_embedding has no option {unknown[0]!r}: it takes those of ParetoEmbedding")
     EmbeddingOptions.validated(known | options)
-    # Bars of single fits would hide that of the rounds.
+    # Bars of single fits would hide the bar of the rounds.
     return options | {"progress": False}
 
 
 @contextlib.contextmanager
 def _study(random_state: int) -> Iterator[Any]:
-    """Yield a study of Optuna's that keeps silent."""
+    """Yield a study of Optuna that prints nothing."""
     try:
         import optuna
     except ImportError as error:

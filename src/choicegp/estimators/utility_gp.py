@@ -160,7 +160,7 @@ class UtilityGP(Estimator):
     def loo(
         self, method: str = "cavity", *, max_refits: int | None = None, random_state: int | None = 0
     ) -> "LooResult":
-        """Return how well each training set is predicted from all others, hyperparameters held.
+        """Return how well each training set is predicted from all others, with the hyperparameters held fixed.
 
         "cavity" takes the set's own site out of the posterior and, where that is not enough, fits without the set
         (at most ``max_refits`` times, by default 60); "psis" is the paper's Pareto-smoothed importance sampling.

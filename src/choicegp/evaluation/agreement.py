@@ -53,7 +53,7 @@ def agreement(data: FlatChoices, predicted: Any) -> Agreement:
     """
     check_data(data)
     if data.flat_chosen is None:
-        raise ChoiceGPError("the data hold no choices to compare a prediction with (data.has_choices is False)")
+        raise ChoiceGPError("the data have no choices to compare a prediction with (data.has_choices is False)")
     kept, guessed = data.flat_chosen, _predicted_marks(data, predicted)
 
     def per_set(marks: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -79,7 +79,7 @@ def _predicted_marks(data: FlatChoices, predicted: Any) -> NDArray[np.bool_]:
     sets = flatten(predicted, "predicted")
     if len(sets.sizes) != len(data):
         raise ChoiceGPError(
-            f"predicted has {len(sets.sizes)} sets but the data have {len(data)}: one prediction per set is wanted"
+            f"predicted has {len(sets.sizes)} sets but the data have {len(data)}: pass one prediction per set"
         )
     rows = _predicted_rows(sets)
     n = len(data.X)
@@ -107,7 +107,7 @@ def _predicted_rows(sets: FlatSets) -> NDArray[np.int64]:
         i = is_row.index(False) if not all(is_row) else 0
         raise ChoiceGPError(
             f"predicted[{sets.of_set[i]}] holds {labels[i]!r} ({kind_of(labels[i])}); "
-            "row numbers of data.X are wanted, as model.predict(data) returns them"
+            "pass row numbers of data.X, as model.predict(data) returns them"
         )
     return sets.labels.to_numpy().astype(np.int64)
 

@@ -1,8 +1,8 @@
 """Whether the Gaussian posterior can be trusted, by importance sampling: no chain, no second fit.
 
-Draws of the Gaussian are weighted by the exact posterior density over that of the Gaussian.  The tail of the weights
-has a shape k (Vehtari et al., Pareto smoothed importance sampling): below 0.5 the Gaussian covers the posterior, above
-0.7 it misses parts of it and the weights say little else.
+Draws of the Gaussian are weighted by the exact posterior density over the density of the Gaussian.  The tail of the
+weights has a shape k (Vehtari et al., Pareto smoothed importance sampling): below 0.5 the Gaussian covers the
+posterior, above 0.7 it misses parts of it and the weights say little else.
 """
 
 from typing import NamedTuple

@@ -29,7 +29,7 @@ GroupAverages = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArr
 
 N_GRID = 48
 _FINE_GRID = 192  # of an only feature, for which nothing has to be averaged
-_FEW_VALUES = 12  # up to so many different values a feature is taken at these
+_FEW_VALUES = 12  # a feature with at most this number of different values is looked at exactly there
 _MOST_OBJECTS = 2000  # by which the values of a feature are weighted
 _MOST_TOGETHER = 3000  # objects whose joint covariance is averaged
 _Z95 = 1.959963984540054

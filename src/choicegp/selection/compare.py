@@ -38,14 +38,14 @@ class HeldOut(NamedTuple):
         return float(self.pointwise.sum())
 
 
-class Difference(NamedTuple):
+class ElpdDifference(NamedTuple):
     """How much worse a model is than the best: the difference of the scores, and its standard error."""
 
     elpd: float
     se: float
 
 
-def differences_to_best(results: Mapping[_NAME, Judged]) -> dict[_NAME, Difference]:
+def differences_to_best(results: Mapping[_NAME, Judged]) -> dict[_NAME, ElpdDifference]:
     """Compare each model with the best one, in pairs: both have scored the same sets.
 
     Examples
@@ -56,11 +56,13 @@ def differences_to_best(results: Mapping[_NAME, Judged]) -> dict[_NAME, Differen
     ...     none = PsisDiagnostics(np.zeros(2), np.zeros(2))
     ...     return loo_result(np.array(pointwise), none, np.zeros(0), "", ())
     >>> differences_to_best({"a": scored([-1.0, -2.0]), "b": scored([-2.0, -3.0])})["b"]
-    Difference(elpd=-2.0, se=0.0)
+    ElpdDifference(elpd=-2.0, se=0.0)
     """
     best = max(results, key=lambda name: results[name].elpd)
     return {
-        name: Difference(result.elpd - results[best].elpd, standard_error(result.pointwise - results[best].pointwise))
+        name: ElpdDifference(
+            result.elpd - results[best].elpd, standard_error(result.pointwise - results[best].pointwise)
+        )
         for name, result in results.items()
     }
 

@@ -1,4 +1,4 @@
-"""Numbers of utilities compared by cross-validation: every fold learns everything anew, hyperparameters included."""
+"""Numbers of utilities compared by cross-validation: every fold learns everything again, hyperparameters included."""
 
 from collections.abc import Collection
 
@@ -64,7 +64,7 @@ def cross_validated(
 def _without(search: Search, held_out: np.ndarray, numbers: list[int]) -> dict[int, np.ndarray]:
     """Return the log-probabilities of the sets held out, by the models that the others make."""
     data = search.data
-    # Set here and not by the caller: joblib may have been told to work with processes.
+    # Set here and not by the caller: joblib may be set to work with processes.
     with linear_algebra_for(len(np.unique(data.flat_shown))), computing(search.device):
         fits = search._replace(data=data[~held_out]).unjudged(numbers)
         new = data[held_out]

@@ -60,7 +60,7 @@ class PsisDiagnostics(NamedTuple):
 
 
 class LooResult(NamedTuple):
-    """Leave-one-out cross-validation over sets, hyperparameters held.
+    """Leave-one-out cross-validation over sets, with the hyperparameters held fixed.
 
     Scores are log p(C | A) with the paper's likelihood, floor and lapses included, which is not divided by its
     sum over all subsets.

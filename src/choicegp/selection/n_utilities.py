@@ -126,7 +126,7 @@ def _why(
     if not held_out:
         yield from _by_the_rule(results, chosen, "leave-one-out")
         if n_folds is None and len(undecided(results)) > 1:
-            yield "cross-validation may tell more (10 folds)"
+            yield "cross-validation could decide between them (folds=10)"
         return
     yield from _by_the_rule(held_out, chosen, f"{n_folds}-fold cross-validation")
     close, alone = undecided(results), smallest_within_one_se(results)
@@ -174,7 +174,7 @@ def _remarks(found: dict[int, Candidate], chosen: int, most: int) -> Iterator[st
     yield from found[chosen].result.notes
     doubtful = [d for d, candidate in found.items() if len(candidate.result.doubtful)]
     if doubtful:
-        yield "scores with " + ", ".join(map(_utilities, doubtful)) + " rest on sets that are in doubt"
+        yield "some sets of the scores with " + ", ".join(map(_utilities, doubtful)) + " cannot be trusted"
 
 
 def _scored(results: Mapping[int, Judged], d: int) -> str:

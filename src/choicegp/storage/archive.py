@@ -68,13 +68,13 @@ def read_archive(
 
 def _checked_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
-        raise ChoiceGPError(f"a file name is wanted, not {path!r}")
+        raise ChoiceGPError(f"a file name is needed; got {path!r}")
     return Path(path)
 
 
 def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not zipfile.is_zipfile(stream):
-        raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is no zip archive)")
+        raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is not a zip archive)")
     stream.seek(0)
     with np.load(stream, allow_pickle=False) as archive:
         if "about" not in archive.files:

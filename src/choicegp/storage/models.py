@@ -12,20 +12,16 @@ other formats have version 1.
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.embedding import EmbeddingFit, FittedEmbedding
-from choicegp.fitting.pairwise import FittedPairs
 from choicegp.fitting.record import FitResult, Fitted
-from choicegp.inference.pair_process import PairProcess
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
-from choicegp.model.embedding import Embedding
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
@@ -33,6 +29,10 @@ from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.sequences import id_array
 from choicegp.storage.archive import leaves_of, numbered, plain, plain_ids, read_archive, write_archive
+
+if TYPE_CHECKING:
+    from choicegp.fitting.embedding import FittedEmbedding
+    from choicegp.fitting.pairwise import FittedPairs
 
 _MODEL = TypeVar("_MODEL")
 _CHILDREN = ("first", "second", "kernel")
@@ -213,7 +213,7 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
 # Preferences between two objects
 
 
-def _pack_pairs(fitted: FittedPairs) -> tuple[Arrays, Page]:
+def _pack_pairs(fitted: "FittedPairs") -> tuple[Arrays, Page]:
     process = fitted.process
     own, ids = _packed_data_if_any(fitted.data)
     arrays = own | leaves_of("points", process.points) | leaves_of("kernel", process.kernels) | {
@@ -226,7 +226,10 @@ def _pack_pairs(fitted: FittedPairs) -> tuple[Arrays, Page]:
     }  # fmt: skip
 
 
-def _unpack_pairs(arrays: Arrays, page: Page) -> FittedPairs:
+def _unpack_pairs(arrays: Arrays, page: Page) -> "FittedPairs":
+    from choicegp.fitting.pairwise import FittedPairs
+    from choicegp.inference.pair_process import PairProcess
+
     points = tuple(numbered(arrays, "points", sum(name.startswith("points_") for name in arrays)))
     kernel = _rebuilt(page["kernel"], numbered(arrays, "kernel"))
     encoding = FeatureEncoding.from_json(page["encoding"])
@@ -240,7 +243,7 @@ def _unpack_pairs(arrays: Arrays, page: Page) -> FittedPairs:
 # A network
 
 
-def _pack_embedding(fitted: FittedEmbedding) -> tuple[Arrays, Page]:
+def _pack_embedding(fitted: "FittedEmbedding") -> tuple[Arrays, Page]:
     result, embedding = fitted.result, fitted.embedding
     own, ids = _packed_data_if_any(fitted.data)
     arrays = own | leaves_of("matrix", embedding.matrices) | leaves_of("shift", embedding.shifts) | {
@@ -254,7 +257,10 @@ def _pack_embedding(fitted: FittedEmbedding) -> tuple[Arrays, Page]:
     }  # fmt: skip
 
 
-def _unpack_embedding(arrays: Arrays, page: Page) -> FittedEmbedding:
+def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
+    from choicegp.fitting.embedding import EmbeddingFit, FittedEmbedding
+    from choicegp.model.embedding import Embedding
+
     matrices, shifts = (tuple(numbered(arrays, name, page["n_matrices"])) for name in ("matrix", "shift"))
     losses = {name: arrays[name] for name in ("losses", "validation_losses")}
     result = EmbeddingFit(**page["fit"], n_epochs=len(losses["losses"]), **losses)
