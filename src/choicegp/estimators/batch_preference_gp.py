@@ -31,30 +31,8 @@ class BatchPreferenceGP(UtilityGP):
         (eq:likelihoodbatch); "discernibility": objects are harder to tell apart the closer they are, the paper's own
         likelihood, as in ``ChoiceGP(n_utilities=1)``.
     kernel : str or Kernel
-        As in `ChoiceGP`.
-    object_effects : bool
-        Whether each object id has, beside its features, an effect of its own.
-    standardize : bool
-        Whether features are scaled to mean 0 and standard deviation 1 first.
-    hyperpriors : HyperPriors or None
-        Weak priors on log lengthscales and variances; None for none.
-    learn_hyperparameters : bool
-        Whether the kernel's parameters are learned; if not, they stay as ``kernel`` has them.
-    n_restarts : int, optional
-        Number of annealed starts; the best one continues.
-    max_iter : int, optional
-        Maximum number of steps; by default 300.
-    max_seconds : float, optional
-        Time limit of the fit; what was reached by then is kept.
-    tol : float
-        The fit has converged when a few steps gain less than this many nats.
-    device : {"auto", "cpu", "gpu"}
-    n_jobs : int, optional
-        Threads that run starts side by side, as in `ChoiceGP`.
-    progress : bool or "auto"
-        Whether to show a progress bar on standard error; "auto": on a terminal.
-    random_state : int or None
-        Seed; the same seed gives the same result. None: a new one.
+        As in `ChoiceGP`, and so are all that follow: object_effects, standardize, hyperpriors, learn_hyperparameters,
+        n_restarts, max_iter (by default 300), max_seconds, tol, device, n_jobs, progress and random_state.
 
     Attributes
     ----------
