@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from choicegp.checks import plain, seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.record import Fitted
 from choicegp.inference.posterior import Posterior
 from choicegp.model.prior import Objects
 from choicegp.reading.columns import FeatureColumn
@@ -139,12 +138,11 @@ def model_effects(model: Any, *, n_background: int = 30, random_state: int | Non
     >>> model_effects(model).relevance.mean.shape
     (2, 1)
     """
-    fitted: Fitted | None = getattr(model, "fitted_", None)
-    if fitted is None:
+    if not hasattr(model, "posterior_"):
         raise ChoiceGPError("the model is not fitted yet: call fit(data) first")
-    shown = fitted.data.X[np.unique(fitted.data.flat_shown)]
-    averages = posterior_averages(fitted.posterior, fitted.centre, fitted.scale)
-    return feature_effects(averages, shown, fitted.encoding, n_background=n_background, random_state=random_state)
+    shown = model.data_.X[np.unique(model.data_.flat_shown)]
+    averages = posterior_averages(model.posterior_, model.centre_, model.scale_)
+    return feature_effects(averages, shown, model.encoding_, n_background=n_background, random_state=random_state)
 
 
 def feature_effects(
