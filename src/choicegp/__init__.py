@@ -17,55 +17,77 @@ if TYPE_CHECKING:
     from choicegp import datasets, kernels, metrics, plots
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
-    from choicegp.errors import ChoiceDataError, ChoiceGPError
+    from choicegp.data.preferences import Preferences, preferences
+    from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
-    from choicegp.estimators.dimension import select_n_utilities
-    from choicegp.estimators.embedding_search import search_embedding
-    from choicegp.estimators.leave_one_out import compare
+    from choicegp.estimators.embedding_search import EmbeddingSearch, search_embedding
+    from choicegp.estimators.n_utilities import select_n_utilities
     from choicegp.estimators.pareto_embedding import ParetoEmbedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
+    from choicegp.evaluation.diagnosis import Diagnosis
+    from choicegp.fitting.embedding import EmbeddingFit
+    from choicegp.fitting.record import FitResult, Utilities
     from choicegp.model.prior import HyperPriors
+    from choicegp.selection.compare import compare
+    from choicegp.selection.loo import CavityDiagnostics, LooResult, PsisDiagnostics
+    from choicegp.selection.n_utilities import SelectionResult
 
 # XLA's warnings on standard error are for its developers.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-_HOME = {
-    "BatchPreferenceGP": "choicegp.estimators.batch_preference_gp",
-    "ChoiceData": "choicegp.data.choices",
-    "ChoiceDataError": "choicegp.errors",
-    "ChoiceFolder": "choicegp.data.folder",
-    "ChoiceGP": "choicegp.estimators.choice_gp",
-    "ChoiceGPError": "choicegp.errors",
-    "GeneralPreferenceGP": "choicegp.estimators.preference_gp",
-    "HyperPriors": "choicegp.model.prior",
-    "PairGP": "choicegp.estimators.preference_gp",
-    "PreferenceGP": "choicegp.estimators.preference_gp",
-    "ParetoEmbedding": "choicegp.estimators.pareto_embedding",
-    "compare": "choicegp.estimators.leave_one_out",
-    "search_embedding": "choicegp.estimators.embedding_search",
-    "select_n_utilities": "choicegp.estimators.dimension",
+_PLACES = {
+    "data.choices": "ChoiceData",
+    "data.folder": "ChoiceFolder",
+    "data.preferences": "Preferences preferences",
+    "errors": "ChoiceDataError ChoiceGPError Defect",
+    "estimators.batch_preference_gp": "BatchPreferenceGP",
+    "estimators.choice_gp": "ChoiceGP",
+    "estimators.embedding_search": "EmbeddingSearch search_embedding",
+    "estimators.n_utilities": "select_n_utilities",
+    "estimators.pareto_embedding": "ParetoEmbedding",
+    "estimators.preference_gp": "GeneralPreferenceGP PairGP PreferenceGP",
+    "evaluation.diagnosis": "Diagnosis",
+    "fitting.embedding": "EmbeddingFit",
+    "fitting.record": "FitResult Utilities",
+    "model.prior": "HyperPriors",
+    "selection.compare": "compare",
+    "selection.loo": "CavityDiagnostics LooResult PsisDiagnostics",
+    "selection.n_utilities": "SelectionResult",
 }
+_HOME = {name: f"choicegp.{place}" for place, names in _PLACES.items() for name in names.split()}
 _MODULES = ("datasets", "kernels", "metrics", "plots")
 
 __all__ = [
     "BatchPreferenceGP",
+    "CavityDiagnostics",
     "ChoiceData",
     "ChoiceDataError",
     "ChoiceFolder",
     "ChoiceGP",
     "ChoiceGPError",
+    "Defect",
+    "Diagnosis",
+    "EmbeddingFit",
+    "EmbeddingSearch",
+    "FitResult",
     "GeneralPreferenceGP",
     "HyperPriors",
+    "LooResult",
     "PairGP",
     "ParetoEmbedding",
     "PreferenceGP",
+    "Preferences",
+    "PsisDiagnostics",
+    "SelectionResult",
+    "Utilities",
     "__version__",
     "compare",
     "datasets",
     "kernels",
     "metrics",
     "plots",
+    "preferences",
     "search_embedding",
     "select_n_utilities",
 ]

@@ -20,6 +20,13 @@ def whole_number(name: str, value: object, least: int) -> int:
     return int(value)
 
 
+def seed(random_state: object) -> int:
+    """Return the seed that ``random_state`` names; None draws a new one."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return whole_number("random_state", random_state, 0)
+
+
 def check_one_of(name: str, value: object, options: tuple[str, ...]) -> None:
     """Refuse a value that is not one of the options of an argument."""
     if not isinstance(value, str) or value not in options:

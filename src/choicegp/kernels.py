@@ -15,6 +15,7 @@ from choicegp.model.kernels import (
     Periodic,
     Product,
     Sum,
+    Warped,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "Periodic",
     "Product",
     "Sum",
+    "Warped",
 ]

@@ -5,10 +5,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from choicegp import ChoiceGP, datasets
+from choicegp import ChoiceGP, SelectionResult, datasets
 from choicegp.apps.summaries import selection_in_words
-from choicegp.estimators import dimension
-from choicegp.estimators.dimension import SelectionResult
+from choicegp.estimators import n_utilities
 from choicegp.plotting.selection_plot import plot_selection
 from choicegp.selection.loo import PsisDiagnostics, loo_result
 
@@ -17,8 +16,8 @@ from choicegp.selection.loo import PsisDiagnostics, loo_result
 def found():
     table = pd.DataFrame(
         {
-            "elpd": [-3213.0, -69.0, -75.0], "se": [200.0, 8.0, 8.5], "difference": [-3144.0, 0.0, -6.0],
-            "difference_se": [201.0, 0.0, 2.5], "n_effective": [3.0, 10.0, 14.0], "doubtful": [0, 0, 1],
+            "elpd": [-3213.0, -69.0, -75.0], "se": [200.0, 8.0, 8.5], "elpd_diff": [3144.0, 0.0, 6.0],
+            "dse": [201.0, 0.0, 2.5], "p": [3.0, 10.0, 14.0], "doubtful": [0, 0, 1],
         },
         index=pd.Index([1, 2, 3], name="n_utilities"),
     )  # fmt: skip
@@ -52,7 +51,7 @@ def test_it_draws_where_it_is_told(found):
 
 def test_in_words(found):
     lines = selection_in_words(found).splitlines()
-    assert lines[0].split() == ["utilities", "elpd", "se", "to", "best", "its", "se", "parameters", "doubtful"]
+    assert lines[0].split() == ["utilities", "elpd", "se", "below", "best", "its", "se", "parameters", "doubtful"]
     assert lines[2].split()[:3] == ["2", "-69.0", "8.0"]
     assert lines[-2] == "Warning: 3: leave-one-out cannot be trusted on one set of 4: because."
     assert lines[-1] == "Chosen: 2 utilities: the best."
@@ -109,7 +108,7 @@ class TestCommand:
             asked.append(options["folds"])
             return found
 
-        monkeypatch.setattr(dimension, "select_n_utilities", search)
+        monkeypatch.setattr(n_utilities, "select_n_utilities", search)
         assert run("select", "choices.csv", "--folds", "7")[0] == 0
         assert run("select", "choices.csv")[0] == 0
         assert asked == [7, None]

@@ -206,12 +206,12 @@ def test_recommend(model, data):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda m, X: m.recommend(X, 0), "n must be a positive whole number; got 0"),
-        (lambda m, X: m.recommend(X, True), "n must be a positive whole number; got True"),
-        (lambda m, X: m.recommend(X, 2.0), "n must be a positive whole number; got 2.0"),
+        (lambda m, X: m.recommend(X, 0), "n must be a whole number of at least 1; got 0"),
+        (lambda m, X: m.recommend(X, True), "n must be a whole number of at least 1; got True"),
+        (lambda m, X: m.recommend(X, 2.0), "n must be a whole number of at least 1; got 2.0"),
         (lambda m, X: m.recommend(X, random_state=-1), "random_state must be a whole number"),
         (lambda m, X: m.sample_utilities(X, 0), "n_samples must be a whole number of at least 1"),
-        (lambda m, X: m.sample_utilities(X, 3, random_state=None), "random_state must be a whole number"),
+        (lambda m, X: m.sample_utilities(X, 3, random_state=-1), "random_state must be a whole number"),
         (lambda m, X: m.utilities(X[:, :1]), "the array has 1 columns instead of 2: 'x0', 'x1'"),
         (lambda m, X: m.utilities(X[0]), "must have two dimensions"),
         (lambda m, X: m.utilities(X[:0]), "has no rows"),

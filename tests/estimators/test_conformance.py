@@ -87,12 +87,112 @@ def test_what_is_saved_comes_back(name, new, fitted, tmp_path):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_was_learned_is_kept(name, data, fitted, tmp_path):
+    model = fitted[name]
+    model.save(tmp_path / "model")
+    for one in (model, type(model).load(tmp_path / "model")):
+        assert one.data_ == data
+        assert one.encoding_ == data.encoding
+        assert one.fit_result_.status in ("converged", "stopped")
+        assert one.fit_result_.seconds > 0
+        lines = str(one).splitlines()
+        assert lines[0] == repr(one)
+        assert lines[1].startswith("Fitted to 60 sets of 16 objects in ")
+    assert str(clone(ESTIMATORS[name])) == f"{clone(ESTIMATORS[name])!r}, not fitted"
+
+
+WITHOUT = {"utilities": {"GeneralPreferenceGP", "PairGP"}, "probabilities": {"ParetoEmbedding"}}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_utilities_are_there_or_refused(name, data, new, fitted):
+    if name in WITHOUT["utilities"]:
+        with pytest.raises(ChoiceGPError, match=f"{name} has no utilities: it models preferences between two objects"):
+            fitted[name].utilities(new)
+        return
+    found = fitted[name].utilities(new)
+    assert found.mean.shape == found.sd.shape == (10, 1)
+    # All learned the same utility, on scales of their own.
+    assert abs(np.corrcoef(found.mean[:, 0], new.X @ [1.0, -0.5])[0, 1]) > 0.9
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_probabilities_are_there_or_refused(name, new, fitted):
+    table = fitted[name].predict_frame(new)
+    assert len(table) == len(new.flat_shown)
+    chosen = np.concatenate([np.isin(a, b) for a, b in zip(new.shown, fitted[name].predict(new), strict=True)])
+    assert np.array_equal(table["chosen"], chosen.astype(int))
+    if name in WITHOUT["probabilities"]:
+        assert list(table) == ["set", "object", "chosen"]
+        for method in ("predict_proba", "log_prob"):
+            with pytest.raises(ChoiceGPError, match=f"{name} has no probabilities of .* use ChoiceGP for these"):
+                getattr(fitted[name], method)(new)
+        return
+    assert list(table) == ["set", "object", "probability", "chosen"]
+    probability = fitted[name].predict_proba(new)
+    assert np.array_equal(table["probability"], np.concatenate(probability))
+    own = np.array(
+        [p[np.isin(shown, rows)][0] for p, shown, rows in zip(probability, new.shown, new.chosen, strict=True)]
+    )
+    # Of one of two objects: also where a model allows both to be chosen, one utility chooses one.
+    assert fitted[name].log_prob(new) == pytest.approx(np.log(own), abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["PreferenceGP", "GeneralPreferenceGP", "PairGP"])
+def test_models_of_pairs_have_no_probabilities_of_larger_sets(name, new, fitted):
+    larger = ChoiceData.from_sets(new.X, [[0, 1, 2], [3, 4]], [[0], [3]])
+    assert list(fitted[name].predict_frame(larger)) == ["set", "object", "chosen"]
+    for method in ("predict_proba", "log_prob"):
+        with pytest.raises(ChoiceGPError, match=f"{name} has no probabilities of these choices: it models preferences"):
+            getattr(fitted[name], method)(larger)
+    both = ChoiceData.from_sets(new.X, [[3, 4]], [[3, 4]])
+    with pytest.raises(ChoiceGPError, match="has no probability that two objects are chosen together"):
+        fitted[name].log_prob(both)
+    with pytest.raises(ChoiceGPError, match="log_prob needs data with choices"):
+        fitted[name].log_prob(ChoiceData.from_sets(new.X, [[3, 4]]))
+
+
+def test_ids_that_no_file_holds_leave_the_data_out(data, new, tmp_path):
+    dates = np.arange("2026-01-01", "2026-01-17", dtype="datetime64[D]")
+    named = ChoiceData.from_sets(data.X, data.shown, data.chosen, object_ids=list(dates.astype(object)))
+    model = clone(ESTIMATORS["PreferenceGP"]).fit(named)
+    model.save(tmp_path / "model")
+    loaded = PreferenceGP.load(tmp_path / "model")
+    assert np.array_equal(loaded.utilities(new).mean, model.utilities(new).mean)
+    assert str(loaded).splitlines()[1].startswith("Fitted in ")
+    with pytest.raises(ChoiceGPError, match="the file of this model does not hold its training data"):
+        _ = loaded.data_
+
+
+@pytest.mark.parametrize("name", ["PreferenceGP", "ParetoEmbedding"])
+def test_without_a_seed_one_is_drawn(name, data, new):
+    model = clone(ESTIMATORS[name]).set_params(random_state=None).fit(data)
+    assert model.random_state is None
+    assert len(model.predict(new)) == len(new)
+
+
+@pytest.mark.parametrize("name", ["ChoiceGP", "BatchPreferenceGP"])
+def test_questions_need_no_seed(name, new, fitted):
+    model = fitted[name]
+    samples = [model.sample_utilities(new, 2, random_state=None) for _ in range(2)]
+    assert not np.array_equal(*samples)
+    assert len(model.recommend(new, 3, random_state=None)) == 3
+    assert model.loo(random_state=None).elpd == pytest.approx(model.loo().elpd, abs=1.0)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_wrong_data_are_clear_errors(name, data, fitted):
     fresh = clone(ESTIMATORS[name])
     with pytest.raises(ChoiceGPError, match="not fitted yet"):
         fresh.predict(data)
     with pytest.raises(ChoiceGPError, match="ChoiceData"):
         fresh.fit(np.zeros((3, 2)))
+    for method in ("predict", "predict_proba", "predict_frame", "log_prob", "score"):
+        with pytest.raises(ChoiceGPError, match="not fitted yet"):
+            getattr(fresh, method)(data)
+    for method in ("predict", "predict_frame", "score"):
+        with pytest.raises(ChoiceGPError, match="ChoiceData"):
+            getattr(fitted[name], method)(np.zeros((3, 2)))
     with pytest.raises(ChoiceGPError, match="choices"):
         fresh.fit(ChoiceData.from_sets(data.X, data.shown))
     wider = ChoiceData.from_sets(np.zeros((3, 5)), [[0, 1]])

@@ -162,7 +162,7 @@ def test_saving_that_breaks_off_leaves_nothing(model, saved, monkeypatch):
 def test_saving_to_no_place(place, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ChoiceGPError, match=r"there is no folder missing|is a folder|a file name is wanted"):
+    with pytest.raises(ChoiceGPError, match=r"there is no folder missing|is a folder|a file name is needed"):
         model.save(place)
     assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
@@ -234,7 +234,7 @@ def test_what_is_no_model_is_refused(kind, saved):
 
 @pytest.mark.parametrize("path", [None, 3, "", "a\0b", b"model.cgp"])
 def test_loading_takes_a_file_name(path):
-    with pytest.raises(ChoiceGPError, match="a file name is wanted"):
+    with pytest.raises(ChoiceGPError, match="a file name is needed"):
         ChoiceGP.load(path)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceFolder, ChoiceGP, ChoiceGPError
 from choicegp.data import folder as folder_module
-from choicegp.estimators import prediction_files
+from choicegp.estimators import utility_gp
+from choicegp.storage import predictions as prediction_files
 
 N_SETS, SIZE, N_FILES = 24, 3, 4
 
@@ -125,8 +126,8 @@ class TestPredictFile:
             made.append(True)
             return first(*arguments)
 
-        first = prediction_files.prediction_table
-        monkeypatch.setattr(prediction_files, "prediction_table", interrupted)
+        first = utility_gp.prediction_table
+        monkeypatch.setattr(utility_gp, "prediction_table", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.predict_file(ChoiceFolder(folder), predictions)
         assert made == [True]

@@ -75,7 +75,7 @@ def test_curved_utilities_are_learned():
 
 def test_predictions_are_the_pareto_sets_of_the_outputs(easy, embedded):
     _, test = easy
-    U = embedded.utilities(test)
+    U = embedded.utilities(test).mean
     assert U.shape == (60, 2)
     for rows, predicted in zip(test.shown, embedded.predict(test), strict=True):
         beaten = [any((U[v] >= U[o]).all() and (U[v] > U[o]).any() for v in rows) for o in rows]
@@ -84,7 +84,7 @@ def test_predictions_are_the_pareto_sets_of_the_outputs(easy, embedded):
 
 def test_equal_objects_are_chosen_together(easy, embedded):
     X = np.vstack([easy[0].X[:9], easy[0].X[:9]])
-    assert np.array_equal(embedded.utilities(X)[:9], embedded.utilities(X)[9:])
+    assert np.array_equal(embedded.utilities(X).mean[:9], embedded.utilities(X).mean[9:])
     twins = ChoiceData.from_sets(X, [[k, k + 9, (k + 1) % 9] for k in range(9)])
     for k, rows in enumerate(embedded.predict(twins)):
         assert (k in rows) == (k + 9 in rows)
@@ -107,10 +107,11 @@ def test_unseen_objects_and_choices_that_are_not_known(easy, embedded):
 def test_utilities_take_tables_arrays_lists_and_choice_data(easy, embedded):
     train, _ = easy
     table = pd.DataFrame(train.X, columns=train.feature_names)
-    U = embedded.utilities(train)
+    U = embedded.utilities(train).mean
+    assert np.isnan(embedded.utilities(train).sd).all()
     for same in (train.X, train.X.tolist(), table, table[["x1", "x0"]]):
-        assert np.array_equal(embedded.utilities(same), U)
-    many = embedded.utilities(np.vstack([train.X, np.random.default_rng(0).normal(size=(4100, 2))]))
+        assert np.array_equal(embedded.utilities(same).mean, U)
+    many = embedded.utilities(np.vstack([train.X, np.random.default_rng(0).normal(size=(4100, 2))])).mean
     assert many.shape == (4160, 2), "more rows than are computed at once"
     assert many[:60] == pytest.approx(U)
 
@@ -123,7 +124,7 @@ def test_words_are_encoded_as_in_training(laptops):
     table = frame.iloc[few].reset_index(drop=True).astype({words: str})
     asked = ChoiceData.from_sets(table, [range(len(few))])
     assert asked.X.shape[1] < train.X.shape[1], "some words do not occur"
-    assert model.utilities(asked) == pytest.approx(model.utilities(test)[few])
+    assert model.utilities(asked).mean == pytest.approx(model.utilities(test).mean[few])
     expected = model.predict(ChoiceData.from_sets(frame, [few], encoding=train.encoding))[0]
     assert few[model.predict(asked)[0]].tolist() == expected.tolist()
     with pytest.raises(ChoiceGPError, match="features have no names"):
@@ -146,16 +147,18 @@ def test_features_are_standardised_by_the_training_objects(easy):
 
 def test_weights_of_the_terms_matter(easy):
     train, _ = easy
-    tight = small(weights=(0, 0, 0, 1)).fit(train).utilities(train)
+    tight = small(weights=(0, 0, 0, 1)).fit(train).utilities(train).mean
     assert np.abs(tight).max() < 0.2
     faithful = small(weights=(0, 0, 1, 0), max_epochs=150).fit(train)
     pairs = np.array(datasets.all_pairs(60))
     Z = (train.X - faithful.centre_) / faithful.scale_
-    before, after = (np.linalg.norm(V[pairs[:, 0]] - V[pairs[:, 1]], axis=1) for V in (Z, faithful.utilities(train)))
+    before, after = (
+        np.linalg.norm(V[pairs[:, 0]] - V[pairs[:, 1]], axis=1) for V in (Z, faithful.utilities(train).mean)
+    )
     assert np.corrcoef(before, after)[0, 1] > 0.95
     assert np.abs(before - after).mean() < 0.3
-    same = small(weights=np.array([2, 2, 1, 1]), max_epochs=3).fit(train).utilities(train)
-    assert np.array_equal(same, small(weights=(4, 4, 2, 2), max_epochs=3).fit(train).utilities(train))
+    same = small(weights=np.array([2, 2, 1, 1]), max_epochs=3).fit(train).utilities(train).mean
+    assert np.array_equal(same, small(weights=(4, 4, 2, 2), max_epochs=3).fit(train).utilities(train).mean)
 
 
 # How it goes
@@ -179,14 +182,14 @@ def test_the_fit_says_how_it_went(easy, embedded):
 
 def test_the_same_seed_gives_the_same_bits(easy, embedded):
     again = small().fit(easy[0])
-    assert np.array_equal(again.utilities(easy[1]), embedded.utilities(easy[1]))
+    assert np.array_equal(again.utilities(easy[1]).mean, embedded.utilities(easy[1]).mean)
     assert np.array_equal(again.fit_result_.losses, embedded.fit_result_.losses)
     other = small(random_state=1).fit(easy[0])
     assert not np.array_equal(other.fit_result_.losses, embedded.fit_result_.losses)
 
 
 def test_the_processor_can_be_named(easy, embedded):
-    assert np.array_equal(small(device="cpu").fit(easy[0]).utilities(easy[1]), embedded.utilities(easy[1]))
+    assert np.array_equal(small(device="cpu").fit(easy[0]).utilities(easy[1]).mean, embedded.utilities(easy[1]).mean)
 
 
 def test_a_progress_bar_is_shown_when_asked_for(easy, capsys):
@@ -238,10 +241,12 @@ def test_cross_validation(easy):
 def test_what_is_learned_ends_in_an_underscore(easy):
     model = small(max_epochs=1)
     assert model.fit(easy[0], y=[1]) is model
-    learned = set(vars(model)) - set(model.get_params())
+    learned = {name for name in dir(model) if name.endswith("_") and not name.startswith("_")}
+    assert set(vars(model)) - set(model.get_params()) <= learned
     assert {"n_utilities_", "fit_result_", "encoding_", "embedding_"} <= learned
-    assert all(name.endswith("_") for name in learned)
-    assert not hasattr(model, "predict_proba"), "there are no probabilities"
+    assert {"data_", "centre_", "scale_"} <= learned
+    with pytest.raises(ChoiceGPError, match="ParetoEmbedding has no probabilities of these choices: its network gives"):
+        model.predict_proba(easy[0])
 
 
 # Files
@@ -251,7 +256,7 @@ def test_a_saved_model_predicts_the_same_bits(laptops, tmp_path):
     _, test, model = laptops
     model.save(tmp_path / "model.cgp")
     loaded = ParetoEmbedding.load(tmp_path / "model.cgp")
-    assert np.array_equal(loaded.utilities(test), model.utilities(test))
+    assert np.array_equal(loaded.utilities(test).mean, model.utilities(test).mean)
     assert equal(loaded.predict(test), model.predict(test))
     assert loaded.get_params() == model.get_params()
     assert set(vars(loaded)) == set(vars(model))
@@ -260,7 +265,7 @@ def test_a_saved_model_predicts_the_same_bits(laptops, tmp_path):
     assert loaded.fit_result_._replace(**traces) == model.fit_result_._replace(**traces)
     assert np.array_equal(loaded.fit_result_.validation_losses, model.fit_result_.validation_losses)
     copy = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(copy.utilities(test), model.utilities(test))
+    assert np.array_equal(copy.utilities(test).mean, model.utilities(test).mean)
 
 
 def test_a_saved_model_predicts_the_same_bits_elsewhere(easy, embedded, tmp_path):
@@ -270,12 +275,12 @@ def test_a_saved_model_predicts_the_same_bits_elsewhere(easy, embedded, tmp_path
         "import sys, numpy as np\n"
         "from choicegp import ParetoEmbedding\n"
         "model = ParetoEmbedding.load(sys.argv[1] + '/model.cgp')\n"
-        "np.save(sys.argv[1] + '/U.npy', model.utilities(np.load(sys.argv[1] + '/X.npy')))\n"
+        "np.save(sys.argv[1] + '/U.npy', model.utilities(np.load(sys.argv[1] + '/X.npy')).mean)\n"
     )
     # These tests compile with few optimisations, which can change the last bit.
     environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=100, env=environment)
-    assert np.array_equal(np.load(tmp_path / "U.npy"), embedded.utilities(easy[1]))
+    assert np.array_equal(np.load(tmp_path / "U.npy"), embedded.utilities(easy[1]).mean)
 
 
 def test_weights_given_as_an_array_are_saved(easy, tmp_path):
@@ -322,7 +327,7 @@ WRONG = [
     ({"max_seconds": -1}, "max_seconds must be a number between 0 and inf; got -1"),
     ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'gpu'; got 'tpu'"),
     ({"progress": "x"}, "progress must be True, False or 'auto'; got 'x'"),
-    ({"random_state": None}, "random_state must be a whole number of at least 0; got None"),
+    ({"random_state": -1}, "random_state must be a whole number of at least 0; got -1"),
 ]
 
 
@@ -353,7 +358,7 @@ def test_numbers_out_of_reach_are_named(easy, embedded):
     tiny = ChoiceData.from_sets(train.X * 1e-9, train.shown, train.chosen)
     with pytest.raises(ChoiceGPError, match="the utilities of row 1 are no finite numbers"):
         small(max_epochs=1).fit(tiny).utilities([[0.0, 0.0], [1e308, 1e308]])
-    assert np.isfinite(embedded.utilities([[1e200, -1e200]])).all()
+    assert np.isfinite(embedded.utilities([[1e200, -1e200]]).mean).all()
     huge = ChoiceData.from_sets(train.X * 1e250, train.shown, train.chosen)
     with pytest.raises(ChoiceGPError, match=r"the fit failed: the loss was no finite number in epoch 1\. Try stand"):
         small(standardize=False).fit(huge)

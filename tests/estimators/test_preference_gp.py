@@ -6,7 +6,7 @@ from scipy.special import ndtr
 from sklearn.base import clone
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, GeneralPreferenceGP, PairGP, PreferenceGP, datasets
-from choicegp.estimators import preference_gp
+from choicegp.fitting import pairwise
 from choicegp.kernels import RBF
 
 MODELS = (PreferenceGP, GeneralPreferenceGP, PairGP)
@@ -165,7 +165,7 @@ def test_bad_data(table, data):
 
 
 def test_too_many_pairs_are_a_clear_error(data, monkeypatch):
-    monkeypatch.setattr(preference_gp, "_MOST", 40)
+    monkeypatch.setattr(pairwise, "_MOST", 40)
     with pytest.raises(
         ChoiceGPError, match=r"pairs are more than the 40 that PairGP can factorise.*or use PreferenceGP"
     ):

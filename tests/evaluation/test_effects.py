@@ -214,7 +214,7 @@ def test_the_same_seed_gives_the_same_effects(rng):
 @pytest.mark.parametrize("n_background", [0, -1, 2.5, "all"])
 def test_a_wrong_background_is_refused(rng, n_background):
     X, encoding = numeric(rng)
-    with pytest.raises(ChoiceGPError, match="n_background must be a positive whole number"):
+    with pytest.raises(ChoiceGPError, match="n_background must be a whole number of at least 1"):
         feature_effects(linear([[1.0, 1.0]], [[1.0, 1.0]]), X, encoding, n_background=n_background)
 
 

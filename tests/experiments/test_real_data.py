@@ -103,7 +103,7 @@ def test_a_model_of_choices_is_scored_by_the_object_that_it_rather_keeps(monkeyp
 def test_a_search_gives_the_scores_of_the_numbers_it_came_to(monkeypatch):
     def search(data, max_utilities, random_state, progress, **options):
         assert (len(data), max_utilities, random_state, progress) == (17, 5, 0, False)
-        columns = {"elpd": [-90.0, -3.0], "se": 1.0, "difference": [-87.0, 0.0], "difference_se": 2.0, "doubtful": 0}
+        columns = {"elpd": [-90.0, -3.0], "se": 1.0, "elpd_diff": [87.0, 0.0], "dse": 2.0, "doubtful": 0}
         return SimpleNamespace(table=pd.DataFrame(columns, index=[1, 2]), n_utilities=2, reason="it is the best.")
 
     monkeypatch.setattr(real_data, "select_n_utilities", search)

@@ -113,8 +113,8 @@ class Scored:
 
 
 def test_leave_one_out_scores_every_number_in_two_ways(monkeypatch):
-    columns = ("elpd", "se", "difference", "difference_se", "doubtful", "refits", "elbo")
-    table = pd.DataFrame([[-90.0, 9.0, -70.0, 8.0, 1, 0, -99.0], [-20.0, 3.0, 0.0, 0.0, 0, 4, -40.0]], columns=columns)
+    columns = ("elpd", "se", "elpd_diff", "dse", "doubtful", "refits", "elbo")
+    table = pd.DataFrame([[-90.0, 9.0, 70.0, 8.0, 1, 0, -99.0], [-20.0, 3.0, 0.0, 0.0, 0, 4, -40.0]], columns=columns)
     found = SimpleNamespace(
         n_utilities=2, reason="why", table=table.set_axis([1, 2]), models={1: Scored(-95.0), 2: Scored(-25.0)}
     )

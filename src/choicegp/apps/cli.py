@@ -142,7 +142,7 @@ def select(
     options = model.arguments()
     data = table.read()
     from choicegp.apps.summaries import selection_in_words
-    from choicegp.estimators.dimension import select_n_utilities
+    from choicegp.estimators.n_utilities import select_n_utilities
 
     found = select_n_utilities(data, max_utilities, n_jobs=jobs, folds=folds, **options)
     terminal.say(selection_in_words(found))

@@ -1,13 +1,13 @@
 """The command that runs the experiments of the paper, continues them, and writes their results."""
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from choicegp.apps import terminal
+from choicegp.compute.progress import on_terminal, progress_bar
 from choicegp.errors import ChoiceGPError
 from choicegp.experiments import registry
 from choicegp.experiments.experiment import ExperimentOptions
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 FOLDER = "experiments-out"
 ALL_CORES = -1
-_A_DAY = 24 * 3600.0
 
 
 class Request(NamedTuple):
@@ -139,32 +138,16 @@ def _progress(n_asked: int, n_before: int) -> "Iterator[Callable[[RunRecord], No
         ending = f"failed with {error}" if error else "done"
         return f"{n_ended} of {n_asked}: {settings_in_words(record)}: {ending} ({record['seconds']:.1f} s)"
 
-    if sys.stderr is None or not sys.stderr.isatty():
+    watched = on_terminal()
+    with progress_bar(watched, n_asked, n_before) as bar:
 
         def tell(record: "RunRecord") -> None:
-            nonlocal n_ended
-            n_ended += 1
-            terminal.say_on_stderr(line(record))
+            nonlocal n_ended, n_failed
+            n_ended, n_failed = n_ended + 1, n_failed + (record["status"] != "done")
+            if not watched:
+                terminal.say_on_stderr(line(record))
+            elif record["status"] != "done":
+                bar.line(terminal.plain_text(line(record)))
+            bar.show(f"{n_ended} of {n_asked} runs" + (f", {n_failed} failed" if n_failed else ""), n_ended)
 
         yield tell
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        BarColumn(), TextColumn("{task.completed} of {task.total} runs{task.description}"), TimeElapsedColumn(),
-        TextColumn("left:"), TimeRemainingColumn(),
-    )  # fmt: skip
-    # Runs may take minutes: their pace is that of the whole time, not of the last half minute.
-    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=_A_DAY) as bar:
-        task = bar.add_task("", total=n_asked, completed=n_before)
-
-        def show(record: "RunRecord") -> None:
-            nonlocal n_ended, n_failed
-            n_ended += 1
-            if record["status"] != "done":
-                n_failed += 1
-                bar.print(terminal.plain_text(line(record)), markup=False, highlight=False)
-            bar.update(task, advance=1, description=f", {n_failed} failed" if n_failed else "")
-
-        yield show

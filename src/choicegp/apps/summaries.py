@@ -10,7 +10,7 @@ from choicegp.evaluation.effects import Effects, model_effects
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.estimators.choice_gp import ChoiceGP
-    from choicegp.estimators.dimension import SelectionResult
+    from choicegp.selection.n_utilities import SelectionResult
 
 _MOST_FEATURES = 5
 _NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not worth a word
@@ -29,9 +29,11 @@ def fit_in_words(model: "ChoiceGP", n_sets: int) -> str:
 
 def selection_in_words(found: "SelectionResult") -> str:
     """Show how each number of utilities scored, and say which was chosen and why."""
-    names = {"difference": "to best", "difference_se": "its se", "n_effective": "parameters", "cv_se": "cv se"}
-    # Without a column that says nothing: where there was no need to, nothing was cross-validated.
-    table = found.table.dropna(axis="columns", how="all").rename(columns=names).rename_axis("utilities")
+    names = {"elpd_diff": "below best", "dse": "its se", "p": "parameters", "cv_se": "cv se"}
+    # Without columns that say nothing: where there was no need to, nothing was cross-validated.
+    first = ["elpd", "se", "elpd_diff", "dse", "p"]
+    rest = [name for name in found.table if name not in (*first, "rank", "weight", "warning")]
+    table = found.table[first + rest].dropna(axis="columns", how="all").rename(columns=names).rename_axis("utilities")
     shown = table.reset_index().to_string(index=False, float_format=lambda value: f"{value:.1f}", na_rep="")
     warnings = [f"Warning: {d}: {result.warning}." for d, result in found.results.items() if result.warning]
     return "\n".join([shown, *warnings, f"Chosen: {found.reason}"])

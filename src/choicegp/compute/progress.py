@@ -1,18 +1,20 @@
-"""What a computation looks at while it runs: the clock, and who wants to see how far it is."""
+"""What a computation looks at while it runs: the clock, and the bar that shows how far it is."""
 
 import contextlib
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from choicegp.errors import ChoiceGPError
 
+_A_DAY = 86400.0
 Report = Callable[[str, int, float], None]
 
 
 class Clock:
-    """Tells when the time is up."""
+    """Knows when the time is up."""
 
     def __init__(self, max_seconds: float | None) -> None:
         self.start = time.monotonic()
@@ -41,49 +43,57 @@ def is_watched(progress: bool | str) -> bool:
     return progress is True or (progress == "auto" and on_terminal())
 
 
+class ProgressBar:
+    """A line on standard error: what is done, a bar, the time that has passed and the time that is left."""
+
+    def __init__(self, bar: Any, total: int, done: int) -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task("starting", total=total, completed=done)
+
+    def show(self, text: str, done: int) -> None:
+        """Say in words what is done, and how much of the total that is."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=text, completed=done)
+
+    def line(self, text: str) -> None:
+        """Print a line above the bar, which stays."""
+        if self._bar is not None:
+            self._bar.print(text, markup=False, highlight=False)
+
+
 @contextlib.contextmanager
-def progress_report(progress: bool | str, max_iter: int) -> Iterator[Report | None]:
-    """Yield a function that shows phase, step, ELBO and remaining time; None when nobody looks.
+def progress_bar(progress: bool | str, total: int, done: int = 0) -> Iterator[ProgressBar]:
+    """Yield a bar for work of ``total`` parts, some of which may be done before; it is silent when nobody looks.
 
     ``progress`` is True, False, or "auto": on a terminal only.
     """
+    if not is_watched(progress):
+        yield ProgressBar(None, total, done)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(),
+    )  # fmt: skip
+    # On a terminal the bar goes when it is done; in a log its last state is all there is to see.  One part may take
+    # minutes, so the pace is measured over the whole time.
+    with Progress(*columns, console=Console(stderr=True), transient=on_terminal(), speed_estimate_period=_A_DAY) as bar:
+        yield ProgressBar(bar, total, done)
+
+
+@contextlib.contextmanager
+def progress_report(
+    progress: bool | str, total: int, unit: str = "step", value_name: str = "ELBO"
+) -> Iterator[Report | None]:
+    """Yield a function that shows the phase, the unit of work and a value of a fit; None when nobody looks."""
     if not is_watched(progress):
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    with progress_bar(progress, total) as bar:
 
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TextColumn("step {task.completed}"),
-        TextColumn("ELBO {task.fields[bound]}"), TimeElapsedColumn(), TextColumn("at most"),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    # On a terminal the bar goes when it is done; in a log its last state is all there is to see.
-    with Progress(*columns, console=Console(stderr=True), transient=on_terminal()) as bar:
-        task = bar.add_task("compiling", total=max_iter, bound="...")
-
-        def report(phase: str, step: int, bound: float) -> None:
-            bar.update(task, description=phase, completed=step, bound=f"{bound:.1f}" if math.isfinite(bound) else "...")
+        def report(phase: str, step: int, value: float) -> None:
+            shown = f", {value_name} {value:.5g}" if math.isfinite(value) else ""
+            bar.show(f"{phase}: {unit} {step} of at most {total}{shown}", step)
 
         yield report
-
-
-@contextlib.contextmanager
-def count_report(progress: bool | str, total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """Yield a function that is told how many more are done, and shows how many are and how long the rest will take.
-
-    ``progress`` is True, False, or "auto": on a terminal only.
-    """
-    if not is_watched(progress):
-        yield lambda n: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        BarColumn(), TextColumn("{task.completed} of {task.total} {task.description}"), TimeElapsedColumn(),
-        TextColumn("left:"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=on_terminal()) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda n: bar.advance(task, n)

@@ -1,17 +1,32 @@
-"""scikit-learn's manners: parameters that are stored by ``__init__``, listed, set and cloned.
+"""What all estimators have in common: scikit-learn's conventions, what they have learned, files.
 
 scikit-learn asks for methods, not for ancestry, so its base class is not inherited: importing it takes longer
 than a fit of a hundred sets, and a program that never uses scikit-learn need not pay for it.
 """
 
 import inspect
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+
+    from choicegp.fitting.record import Utilities
+    from choicegp.reading.encoding import FeatureEncoding
 
 
 class Estimator:
-    """Base of everything that is fitted."""
+    """Base of everything that is fitted; ``fitted_`` is the record of what was learned."""
+
+    _format: ClassVar[str]  # of model files
+    _without: ClassVar[str]  # what the model is, for the error when it is asked for what it does not have
+    fitted_: Any
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
@@ -34,15 +49,152 @@ class Estimator:
         return self
 
     def __repr__(self) -> str:
-        told = []
+        shown = []
         for name, default in self._defaults().items():
             value = getattr(self, name)
             if value is not default and repr(value) != repr(default):
-                told.append(f"{name}={value!r}")
-        return f"{type(self).__name__}({', '.join(told)})"
+                shown.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __str__(self) -> str:
+        if not self.__sklearn_is_fitted__():
+            return f"{self!r}, not fitted"
+        result, data = self.fit_result_, self.fitted_.data
+        of = "" if data is None else f" to {len(data)} sets of {len(np.unique(data.flat_shown))} objects"
+        return f"{self!r}\nFitted{of} in {result.seconds:.1f} s: {self._learned()}; {result.status} ({result.message})."
+
+    def _learned(self) -> str:
+        """Say in a few words what was learned."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what kind of estimator this is: no classifier, no regressor, needs no ``y``."""
+        """Return what kind of estimator this is for scikit-learn: no classifier, no regressor, needs no ``y``."""
         from sklearn.utils import Tags, TargetTags
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "fitted_")
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise ChoiceGPError(f"this {type(self).__name__} is not fitted yet: call fit(data) first")
+
+    def _checked(self, data: Any) -> ChoiceData:
+        """Refuse to predict before the fit, and what is no choice data."""
+        self._check_fitted()
+        if not isinstance(data, ChoiceData):
+            raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
+        return data
+
+    def _keep(self, fitted: Any) -> Self:
+        self.fitted_ = fitted
+        return self
+
+    @property
+    def fit_result_(self) -> Any:
+        """How the fit went."""
+        return self.fitted_.result
+
+    @property
+    def data_(self) -> ChoiceData:
+        """The training data."""
+        data: ChoiceData | None = self.fitted_.data
+        if data is None:
+            raise ChoiceGPError("the file of this model does not hold its training data: fit the model again")
+        return data
+
+    @property
+    def encoding_(self) -> "FeatureEncoding":
+        """How features become numbers."""
+        return self.fitted_.encoding
+
+    @property
+    def centre_(self) -> np.ndarray:
+        """What is subtracted from features."""
+        return self.fitted_.centre
+
+    @property
+    def scale_(self) -> np.ndarray:
+        """By what features are divided."""
+        return self.fitted_.scale
+
+    def predict(self, data: ChoiceData) -> list[np.ndarray]:
+        """Return the choice that is predicted from each set, as rows of ``data.X``."""
+        raise NotImplementedError
+
+    def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
+        """Return predictions as a long table with the columns set, object, probability and chosen.
+
+        A model without probabilities for these sets gives a table without that column.
+        """
+        self._checked(data)
+        chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self.predict(data), strict=True)]
+        probability = self._probabilities(data)
+        return prediction_table(
+            data, np.concatenate(chosen), None if probability is None else np.concatenate(probability)
+        )
+
+    def _probabilities(self, data: ChoiceData) -> list[np.ndarray] | None:
+        """Return P(object is chosen) for each set, or None where the model has no such thing."""
+        return None
+
+    def predict_proba(self, data: ChoiceData) -> list[np.ndarray]:
+        """Return P(object is chosen) for all shown objects, one array per set aligned with ``data.shown``."""
+        found = self._probabilities(self._checked(data))
+        return self._refuse("probabilities of these choices") if found is None else found
+
+    def log_prob(self, data: ChoiceData) -> np.ndarray:
+        """Return the log probability of each set's choice, (m,)."""
+        return self._refuse("probabilities of choices")
+
+    def utilities(self, X: Any) -> "Utilities":
+        """Return mean and standard deviation of every utility, each (n, d), at any objects."""
+        return self._refuse("utilities")
+
+    def score(self, data: ChoiceData, y: None = None) -> float:
+        """Return the fraction of sets that are predicted exactly."""
+        from choicegp.evaluation.metrics import exact_accuracy
+
+        return exact_accuracy(data, self.predict(data))
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write the model to one file, in a documented format that holds no code."""
+        from choicegp.storage.models import save_model
+
+        self._check_fitted()
+        save_model(path, self._format, self.get_params(deep=False), self.fitted_)
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> Self:
+        """Read a model written by `save`; it predicts bit for bit the same."""
+        from choicegp.storage.models import load_model
+
+        return load_model(path, cls._format, lambda params, fitted: cls(**params)._keep(fitted))
+
+    def _refuse(self, what: str) -> Any:
+        self._check_fitted()
+        raise ChoiceGPError(f"{type(self).__name__} has no {what}: {self._without}")
+
+
+def prediction_table(data: ChoiceData, chosen: np.ndarray, probability: np.ndarray | None) -> "pd.DataFrame":
+    """Return predictions for all shown objects as a long table: set, object, probability if there is any, chosen."""
+    import pandas as pd
+
+    columns = {
+        "set": np.repeat(data.set_ids, np.diff(data.offsets)),
+        "object": data.object_ids[data.flat_shown],
+        "probability": probability,
+        "chosen": chosen.astype(int),
+    }
+    return pd.DataFrame({name: column for name, column in columns.items() if column is not None})
+
+
+def check_training_data(data: Any, function: str) -> None:
+    """Check that a function was given choices to learn from."""
+    if not isinstance(data, ChoiceData):
+        raise ChoiceGPError(
+            f"{function} takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
+        )
+    if not data.has_choices:
+        raise ChoiceGPError(f"{function} needs data with choices: these have none")

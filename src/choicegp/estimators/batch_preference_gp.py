@@ -7,11 +7,12 @@ import numpy as np
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.base import check_training_data
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import FitOptions, fit_posterior
 from choicegp.model.error_models import ERROR_MODELS
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import HyperPriors, Objects
+from choicegp.model.prior import HyperPriors
 from choicegp.prediction.best import BestObjectPredictor
 
 _FIXED = {"n_utilities": 1, "inference": "dense", "lapse": 0.0, "n_inducing": None, "batch_size": None,
@@ -21,7 +22,7 @@ _FIXED = {"n_utilities": 1, "inference": "dense", "lapse": 0.0, "n_inducing": No
 class BatchPreferenceGP(UtilityGP):
     r"""Batch preferences: one utility, a Gaussian process, and one best object of each set (Siivola et al. 2021).
 
-    Inference is that of `ChoiceGP` with ``inference="dense"``.
+    The inference is dense, as in ``ChoiceGP(inference="dense")``.
 
     Parameters
     ----------
@@ -30,30 +31,8 @@ class BatchPreferenceGP(UtilityGP):
         (eq:likelihoodbatch); "discernibility": objects are harder to tell apart the closer they are, the paper's own
         likelihood, as in ``ChoiceGP(n_utilities=1)``.
     kernel : str or Kernel
-        As in `ChoiceGP`.
-    object_effects : bool
-        Whether each object id has, beside its features, an effect of its own.
-    standardize : bool
-        Whether features are scaled to mean 0 and standard deviation 1 first.
-    hyperpriors : HyperPriors or None
-        Weak priors on log lengthscales and variances; None for none.
-    learn_hyperparameters : bool
-        Whether the kernel's parameters are learned; if not, they stay as ``kernel`` has them.
-    n_restarts : int, optional
-        Number of annealed starts; the best goes on.
-    max_iter : int, optional
-        Most steps; by default 300.
-    max_seconds : float, optional
-        Time limit of the fit; what was reached by then is kept.
-    tol : float
-        The fit has converged when a few steps gain less than this many nats.
-    device : {"auto", "cpu", "gpu"}
-    n_jobs : int, optional
-        Threads that run starts side by side, as in `ChoiceGP`.
-    progress : bool or "auto"
-        Whether to show a progress bar on standard error; "auto": on a terminal.
-    random_state : int
-        Seed; the same seed gives the same result.
+        As in `ChoiceGP`, and so are all that follow: object_effects, standardize, hyperpriors, learn_hyperparameters,
+        n_restarts, max_iter (by default 300), max_seconds, tol, device, n_jobs, progress and random_state.
 
     Attributes
     ----------
@@ -86,6 +65,7 @@ class BatchPreferenceGP(UtilityGP):
     """
 
     _format = "choicegp-BatchPreferenceGP"
+    _predictor = BestObjectPredictor.of
 
     def __init__(
         self,
@@ -103,7 +83,7 @@ class BatchPreferenceGP(UtilityGP):
         device: str = "auto",
         n_jobs: int | None = None,
         progress: bool | str = "auto",
-        random_state: int = 0,
+        random_state: int | None = 0,
     ) -> None:
         self.noise = noise
         self.kernel = kernel
@@ -135,10 +115,7 @@ class BatchPreferenceGP(UtilityGP):
         BatchPreferenceGP
             Itself.
         """
-        if not isinstance(data, ChoiceData):
-            raise ChoiceGPError(
-                f"fit takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
-            )
+        check_training_data(data, "fit")
         if not isinstance(self.noise, str) or self.noise not in ERROR_MODELS:
             raise ChoiceGPError(f"noise must be one of {', '.join(ERROR_MODELS)}; got {self.noise!r}")
         options = FitOptions.validated({**_FIXED, **self.get_params(deep=False)})
@@ -152,17 +129,12 @@ class BatchPreferenceGP(UtilityGP):
         With ``noise="discernibility"`` the likelihood does not sum to one over the objects of a set of more than two;
         with ``normalized=True`` it is divided by that sum.
         """
-        predictor = self._predictor(data)
-        _check_one_best(data)
-        with computing(self.device):
-            return predictor.log_probabilities(normalized=normalized)
-
-    def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> BestObjectPredictor:
-        return BestObjectPredictor(self.posterior_, objects, data, self.errors_)
+        _check_one_best(self._checked(data))
+        return super().log_prob(data, normalized)
 
 
 def _check_one_best(data: ChoiceData) -> None:
-    """Refuse sets of which not exactly one object was chosen; that there are choices at all is checked elsewhere."""
+    """Refuse sets of which not exactly one object was chosen."""
     if data.flat_chosen is None or len(data) == 0:
         return
     n_chosen = np.add.reduceat(data.flat_chosen.astype(int), data.offsets[:-1])

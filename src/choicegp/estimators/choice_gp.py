@@ -3,24 +3,25 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.base import check_training_data
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import FitOptions, fit_posterior
-from choicegp.fitting.record import Diagnosis
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import HyperPriors, Objects
+from choicegp.model.prior import HyperPriors
 from choicegp.prediction.choices import ChoicePredictor
 from choicegp.prediction.utilities import dominance_probabilities
 
 if TYPE_CHECKING:
     import os
+
+    from choicegp.evaluation.diagnosis import Diagnosis
+    from choicegp.selection.n_utilities import SelectionResult
 
 
 class ChoiceGP(UtilityGP):
@@ -104,6 +105,8 @@ class ChoiceGP(UtilityGP):
     """
 
     _format = "choicegp-model"
+    _predictor = ChoicePredictor.of
+    selection_: "SelectionResult"
 
     def __init__(
         self,
@@ -167,8 +170,8 @@ class ChoiceGP(UtilityGP):
         init : ChoiceGP, optional
             An earlier model to start from, when sets have arrived since: no annealing, few steps.
         checkpoint : path, optional
-            A file in which a sparse fit keeps what it knows so far; a fit that was killed goes on from there, to the
-            same result (with ``max_seconds``, which then begin anew, to a similar one).  It is removed when the fit is
+            A file in which a sparse fit keeps what it knows so far; a fit that was killed continues from there, to the
+            same result (with ``max_seconds``, which then start again, to a similar one).  It is removed when the fit is
             done.
 
         Returns
@@ -178,13 +181,10 @@ class ChoiceGP(UtilityGP):
         """
         if isinstance(data, ChoiceFolder):
             return self._fit_folder(data, init, checkpoint)
-        if not isinstance(data, ChoiceData):
-            raise ChoiceGPError(
-                f"fit takes a ChoiceData; got {type(data).__name__}. Make one with ChoiceData.from_long"
-            )
+        check_training_data(data, "fit")
         self.__dict__.pop("selection_", None)
         if isinstance(self.n_utilities, str) and self.n_utilities == "auto":
-            from choicegp.estimators.dimension import fit_auto
+            from choicegp.estimators.n_utilities import fit_auto
 
             if checkpoint is not None:
                 raise ChoiceGPError("checkpoint= goes with a number of utilities, not with n_utilities='auto'")
@@ -213,15 +213,6 @@ class ChoiceGP(UtilityGP):
         with computing(self.device):
             return self._keep(fit_posterior(folder, options, None, checkpoint=_keeper_at(checkpoint)))
 
-    def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
-        """Return log P(C(A) | A, training data) of each set's choice (eq:infer), (m,).
-
-        The paper's likelihood does not sum to one over the subsets of a set of more than two objects; with
-        ``normalized=True`` it is divided by that sum, for sets of at most ten objects.
-        """
-        with computing(self.device):
-            return self._predictor(data).log_probabilities(normalized=normalized)
-
     def dominance_proba(self, X1: Any, X2: Any) -> np.ndarray:
         """Return P(first dominates), P(second dominates), P(incomparable) for each pair of rows, (n, 3)."""
         self._check_fitted()
@@ -232,11 +223,11 @@ class ChoiceGP(UtilityGP):
                 self.posterior_, self.fitted_.objects(X1, known), self.fitted_.objects(X2, known)
             )
 
-    def diagnose(self, n_draws: int = 2000, random_state: int = 0) -> Diagnosis:
-        """Tell whether the Gaussian approximation can be trusted, by importance sampling.
+    def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> "Diagnosis":
+        """Check by importance sampling whether the Gaussian approximation can be trusted.
 
         Draws of the posterior are weighted by the exact posterior density; the tail of the weights (its Pareto k)
-        tells how well the approximation covers it.
+        shows how well the approximation covers it.
 
         Examples
         --------
@@ -245,15 +236,11 @@ class ChoiceGP(UtilityGP):
         >>> ChoiceGP(n_utilities=1, max_iter=60).fit(data).diagnose().effective > 1000
         True
         """
-        from choicegp.estimators.diagnosis import diagnose
+        from choicegp.evaluation.diagnosis import diagnose
 
         self._check_fitted()
         with computing(self.device):
             return diagnose(self.fitted_, n_draws, random_state)
-
-    def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> ChoicePredictor:
-        # Taken to the device once, not with every chunk of sets.
-        return ChoicePredictor(jax.tree.map(jnp.asarray, self.posterior_), objects, data)
 
 
 def _keeper_at(checkpoint: Any) -> Any:

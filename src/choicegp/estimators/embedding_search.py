@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from choicegp.checks import whole_number
+from choicegp.checks import seed, whole_number
+from choicegp.compute.progress import progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.pareto_embedding import (
-    EmbeddingOptions,
-    ParetoEmbedding,
-    check_training_data,
-    progress_bar,
-)
+from choicegp.estimators.base import check_training_data
+from choicegp.estimators.pareto_embedding import ParetoEmbedding
 from choicegp.evaluation.metrics import a_mean, exact_accuracy
+from choicegp.fitting.embedding import EmbeddingOptions
 from choicegp.model.embedding import TERMS, term_weights
 
 if TYPE_CHECKING:
@@ -44,7 +42,9 @@ class EmbeddingSearch(NamedTuple):
     table: "pd.DataFrame"
 
 
-def search_embedding(data: ChoiceData, n_rounds: int = 60, random_state: int = 0, **options: Any) -> EmbeddingSearch:
+def search_embedding(
+    data: ChoiceData, n_rounds: int = 60, random_state: int | None = 0, **options: Any
+) -> EmbeddingSearch:
     """Search for the weights of the loss, the layers, the units and the learning rate of a `ParetoEmbedding`.
 
     Each round fits four fifths of the sets with options that Optuna's TPE sampler proposes; they are judged by the
@@ -56,8 +56,9 @@ def search_embedding(data: ChoiceData, n_rounds: int = 60, random_state: int = 0
     data : ChoiceData
         With choices.
     n_rounds : int
-    random_state : int
-        Seed of everything.
+        Number of fits from which the best options are taken.
+    random_state : int or None
+        Seed of everything. None: a new one.
     **options
         Of `ParetoEmbedding`.  ``weights``, ``n_layers``, ``n_units`` and ``learning_rate`` are not searched when they
         are given.  ``max_seconds`` limits each fit.
@@ -77,6 +78,7 @@ def search_embedding(data: ChoiceData, n_rounds: int = 60, random_state: int = 0
     """
     n_rounds = whole_number("n_rounds", n_rounds, 1)
     check_training_data(data, "search_embedding")
+    random_state = seed(random_state)
     fixed = _checked(options | {"random_state": random_state})
     progress = options.get("progress", "auto")
     if len(data) < 2:
@@ -84,7 +86,7 @@ def search_embedding(data: ChoiceData, n_rounds: int = 60, random_state: int = 0
     training, judging = data.split(_JUDGED, random_state=random_state)
     found: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    with _study(random_state) as study, progress_bar(progress, n_rounds, "round") as report:
+    with _study(random_state) as study, progress_report(progress, n_rounds, "round", "A-mean") as report:
         study.enqueue_trial(_first(fixed))
         for number in range(1, n_rounds + 1):
             trial = study.ask()
@@ -107,13 +109,13 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         raise ChoiceGPError(f"search_embedding has no option {unknown[0]!r}: it takes those of ParetoEmbedding")
     EmbeddingOptions.validated(known | options)
-    # Bars of single fits would hide that of the rounds.
+    # Bars of single fits would hide the bar of the rounds.
     return options | {"progress": False}
 
 
 @contextlib.contextmanager
 def _study(random_state: int) -> Iterator[Any]:
-    """Yield a study of Optuna's that keeps silent."""
+    """Yield a study of Optuna that prints nothing."""
     try:
         import optuna
     except ImportError as error:

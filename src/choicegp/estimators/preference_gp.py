@@ -1,41 +1,30 @@
 """Gaussian processes for preferences between two objects: the systems that the paper compares with."""
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
-import jax
 import numpy as np
 
-from choicegp.checks import flag_option, number_option, whole_number
+from choicegp.checks import seed
 from choicegp.compute.devices import computing
-from choicegp.compute.progress import Clock, progress_report
-from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
-from choicegp.data.packing import padded_size
-from choicegp.data.preferences import CONFLICTS, Preferences, preferences
+from choicegp.data.preferences import preferences
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
-from choicegp.fitting.fit import hyperpriors_option, scaling
+from choicegp.fitting.pairwise import FittedPairs, PairOptions, fit_pairs
 from choicegp.fitting.record import FitResult, Utilities
-from choicegp.inference.descent import Descent, Watch
-from choicegp.inference.laplace import Margins
-from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned, margin_moments, utility_moments
-from choicegp.model.kernels import Kernel, kernel_named
-from choicegp.model.pair_kernels import ObjectPairs
-from choicegp.model.prior import HyperPriors, UtilityPrior
+from choicegp.inference.pair_process import PairProcess, margin_moments, utility_moments
+from choicegp.model.kernels import Kernel
+from choicegp.model.prior import HyperPriors
 from choicegp.prediction.pairs import beating_probabilities, copeland_winners
-from choicegp.reading.encoding import FeatureEncoding
-
-if TYPE_CHECKING:
-    import os
-
-_MOST = 3000  # latent values; matrices of this order are factorised some hundred times
 
 
 class PairwiseGP(Estimator):
     """Base of the Gaussian processes for preferences between two objects."""
 
-    _kind: str  # which covariance, by name: part of the compiled program
+    _kind: ClassVar[str]  # which covariance, by name: part of the compiled program
+    _without = "it models preferences between two objects, see predict_pair_proba"
+    fitted_: FittedPairs
+    fit_result_: FitResult
 
     def __init__(
         self,
@@ -51,7 +40,7 @@ class PairwiseGP(Estimator):
         tol: float = 0.01,
         device: str = "auto",
         progress: bool | str = "auto",
-        random_state: int = 0,
+        random_state: int | None = 0,
     ) -> None:
         self.kernel = kernel
         self.conflicts = conflicts
@@ -72,58 +61,25 @@ class PairwiseGP(Estimator):
         Parameters
         ----------
         data : ChoiceData
-            With choices; see `choicegp.data.preferences.preferences` for how they are reduced.
+            With choices; see `choicegp.preferences` for how they are reduced.
         y : None
             Ignored; scikit-learn passes it.
         outputs : array (t, q), optional
             For ``conflicts="majority"``: what the rows of ``data.X`` are worth, larger is better.
         """
-        options = self._validated()
-        found = self._preferences(data, outputs)
-        if len(found.winners) == 0:
-            raise ChoiceGPError(
-                f"no preference is left: all {found.n_conflicts} pairs of objects were both chosen, and "
-                f"conflicts={self.conflicts!r} decides none of them"
-            )
-        clock = Clock(options["max_seconds"])
-        centre, scale = scaling(data, options["standardize"])
-        X = (data.X - centre) / scale
-        points, margins = self._posed(X, found)
-        n = len(margins.weight if margins.first is None else points[0])
-        if n > _MOST:
-            what = "pairs" if margins.first is None else "objects"
-            raise ChoiceGPError(
-                f"{n} {what} are more than the {_MOST} that {type(self).__name__} can factorise: fit a sample of the "
-                "sets (data.take or data.split)" + (", or use PreferenceGP" if margins.first is None else "")
-            )
-        kernel = kernel_named(self.kernel)
-        prior = UtilityPrior.create(kernel, data.X.shape[1], 1)
-        with (
-            computing(self.device),
-            linear_algebra_for(n),
-            progress_report(self.progress, options["max_iter"]) as report,
-        ):
-            task = PairTask(self._kind, points, margins, options["hyperpriors"], n)
-            if options["learn_hyperparameters"]:
-                descent, prior = learned(
-                    task, prior, Watch(clock, report), n_restarts=options["n_restarts"], max_iter=options["max_iter"],
-                    tol=options["tol"],
-                )  # fmt: skip
-            else:
-                descent = Descent(np.zeros(0), (), "converged", "the hyperparameters were given")
-            end, _ = evidence(prior, points, margins, np.zeros(n), self._kind)
-        kept = points if margins.first is not None else tuple(ObjectPairs(*points).features)
-        found_process = PairProcess(prior.kernels, kept, end.dual, end.gain)
-        self.process_ = jax.tree.map(np.asarray, found_process)
-        self.log_evidence_ = float(end.evidence)
-        if not np.isfinite(self.log_evidence_):
-            raise ChoiceGPError("the fit failed: the evidence is not finite. Try standardize=True or another kernel")
-        notes = (f"{found.n_conflicts} pairs in conflict: {self.conflicts}",) if found.n_conflicts else ()
-        trace = -np.asarray(descent.losses)
-        self.fit_result_ = FitResult(descent.status, descent.message, len(trace), clock.seconds, trace, notes)
-        self.centre_, self.scale_ = centre, scale
-        self.encoding_: FeatureEncoding = data.encoding
-        return self
+        options = PairOptions.validated(self.get_params(deep=False))
+        with computing(self.device):
+            return self._keep(fit_pairs(data, options, self._kind, outputs, type(self).__name__))
+
+    @property
+    def process_(self) -> PairProcess:
+        """The Gaussian process from which preferences are predicted."""
+        return self.fitted_.process
+
+    @property
+    def log_evidence_(self) -> float:
+        """Log evidence of the preferences, by Laplace's approximation."""
+        return self.fitted_.log_evidence
 
     def predict_pair_proba(self, X1: Any, X2: Any) -> np.ndarray:
         """Return P(first beats second) for each pair of rows, (n,).
@@ -132,7 +88,8 @@ class PairwiseGP(Estimator):
         ----------
         X1, X2 : DataFrame of features, encoded array (n, c), or ChoiceData
         """
-        first, second = self._scaled(X1), self._scaled(X2)
+        self._check_fitted()
+        first, second = self.fitted_.scaled(X1), self.fitted_.scaled(X2)
         if first.shape != second.shape:
             raise ChoiceGPError(f"as many first as second objects are needed; got {len(first)} and {len(second)}")
         with computing(self.device):
@@ -143,76 +100,50 @@ class PairwiseGP(Estimator):
 
         Of more than two objects, those that beat the most others are taken (Copeland's rule); equals are all kept.
         """
-        self._check_fitted()
-        if not isinstance(data, ChoiceData):
-            raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
-        X = self._scaled(data)
+        self._checked(data)
+        X = self.fitted_.scaled(data)
         with computing(self.device):
             return copeland_winners(data, lambda first, second: self._beats(X[first], X[second]))
+
+    def _probabilities(self, data: ChoiceData) -> list[np.ndarray] | None:
+        """Return P(object beats the other one); None where a set has more than two objects."""
+        sizes, X = np.diff(data.offsets), self.fitted_.scaled(data)
+        if np.any(sizes > 2):
+            return None
+        pairs = data.flat_shown[data.offsets[:-1][sizes == 2][:, None] + np.arange(2)]
+        result = [np.ones(1)] * len(data)
+        with computing(self.device):
+            for k, p in zip(np.flatnonzero(sizes == 2), self._beats(X[pairs[:, 0]], X[pairs[:, 1]]), strict=True):
+                result[k] = np.array([p, 1.0 - p])
+        return result
+
+    def log_prob(self, data: ChoiceData) -> np.ndarray:
+        """Return the log probability of each set's choice, (m,), of sets of at most two objects, one of them chosen."""
+        chosen = self._checked(data).flat_chosen
+        if chosen is None:
+            raise ChoiceGPError("log_prob needs data with choices: these have none")
+        if np.any(np.add.reduceat(chosen, data.offsets[:-1], dtype=int) > 1):
+            self._refuse("probability that two objects are chosen together")
+        with np.errstate(divide="ignore"):
+            return np.log(np.concatenate(self.predict_proba(data))[chosen])
 
     def score(self, data: ChoiceData, y: None = None, *, outputs: Any = None) -> float:
         """Return the fraction of preferences (choices reduced by the rule ``conflicts``) that are predicted right."""
         self._check_fitted()
-        found = self._preferences(data, outputs)
+        found = preferences(data, self.conflicts, outputs, seed(self.random_state))
         if len(found.winners) == 0:
             raise ChoiceGPError("these data hold no preference to compare a prediction with")
-        X = self._scaled(data)
+        X = self.fitted_.scaled(data)
         with computing(self.device):
             p = self._beats(X[found.winners], X[found.losers])
         return float(np.average(p > 0.5, weights=found.weights))
-
-    def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the model to one file that holds no code."""
-        from choicegp.estimators.pairwise_files import save_pairwise
-
-        self._check_fitted()
-        save_pairwise(self, path)
-
-    @classmethod
-    def load(cls, path: "str | os.PathLike[str]") -> Self:
-        """Read a model written by `save`; it predicts bit for bit the same."""
-        from choicegp.estimators.pairwise_files import load_pairwise
-
-        return load_pairwise(cls, path)
-
-    def _validated(self) -> dict[str, Any]:
-        if self.conflicts not in CONFLICTS:
-            raise ChoiceGPError(f"conflicts must be one of {', '.join(CONFLICTS)}; got {self.conflicts!r}")
-        whole_number("random_state", self.random_state, 0)
-        return {
-            "standardize": flag_option("standardize", self.standardize),
-            "hyperpriors": hyperpriors_option(self.hyperpriors),
-            "learn_hyperparameters": flag_option("learn_hyperparameters", self.learn_hyperparameters),
-            "n_restarts": whole_number("n_restarts", self.n_restarts, 1),
-            "max_iter": whole_number("max_iter", self.max_iter, 1),
-            "max_seconds": None
-            if self.max_seconds is None
-            else number_option("max_seconds", self.max_seconds, 0.0, np.inf),
-            "tol": number_option("tol", self.tol, 0.0, np.inf),
-        }
-
-    def _preferences(self, data: ChoiceData, outputs: Any) -> Preferences:
-        return preferences(data, self.conflicts, outputs, self.random_state)
-
-    @abstractmethod
-    def _posed(self, X: np.ndarray, found: Preferences) -> tuple[tuple[np.ndarray, ...], Margins]:
-        """Return the points of the process and what was answered about it."""
 
     def _beats(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """P(first beats second) from scaled features, row by row."""
         return beating_probabilities(lambda *pair: margin_moments(self.process_, *pair, self._kind), first, second)
 
-    def _scaled(self, X: Any) -> np.ndarray:
-        self._check_fitted()
-        encoded = X.with_encoding(self.encoding_).X if isinstance(X, ChoiceData) else self.encoding_.encode(X)
-        return (encoded - self.centre_) / self.scale_
-
-    def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise ChoiceGPError(f"this {type(self).__name__} is not fitted yet: call fit(data) first")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "process_")
+    def _learned(self) -> str:
+        return f"log evidence {self.log_evidence_:.1f}"
 
 
 class PreferenceGP(PairwiseGP):
@@ -223,7 +154,8 @@ class PreferenceGP(PairwiseGP):
     kernel : str or Kernel
         As in `ChoiceGP`.
     conflicts : {"drop", "random", "majority"}
-        What two objects say that were both chosen.
+        What is learned from two objects that were both chosen: nothing, the side of a coin, or that the one that is
+        better in more of the ``outputs`` is preferred.
     standardize : bool
         Whether features are scaled to mean 0 and standard deviation 1 first.
     hyperpriors : HyperPriors or None
@@ -233,15 +165,27 @@ class PreferenceGP(PairwiseGP):
     n_restarts : int
         Starts from different lengthscales.
     max_iter : int
-        Most iterations of L-BFGS.
+        Maximum number of iterations of L-BFGS.
     max_seconds : float, optional
+        Time limit of the fit; what was reached by then is kept.
     tol : float
-        Ten iterations that gain less than this many nats end the fit; so does an evidence that no log
-        hyperparameter changes by more than this many nats per unit.
+        The fit has converged when ten iterations gain less than this many nats, or when no log hyperparameter changes
+        the evidence by more than this many nats per unit.
     device : {"auto", "cpu", "gpu"}
     progress : bool or "auto"
-    random_state : int
-        Seed of the coin of ``conflicts="random"``.
+        Whether to show a progress bar on standard error; "auto": on a terminal.
+    random_state : int or None
+        Seed of the coin of ``conflicts="random"``. None: a new one with every use.
+
+    Attributes
+    ----------
+    log_evidence_ : float
+        By Laplace's approximation.
+    fit_result_ : FitResult
+    process_ : PairProcess
+    data_ : ChoiceData
+        The training data.
+    encoding_ : FeatureEncoding
 
     Examples
     --------
@@ -252,44 +196,23 @@ class PreferenceGP(PairwiseGP):
     array([2])
     """
 
-    _kind = "utility"
+    _kind, _format = "utility", "choicegp-PreferenceGP"
 
     def utilities(self, X: Any) -> Utilities:
-        """Return posterior mean and standard deviation of the utility, each (n, 1), at any objects."""
-        scaled = self._scaled(X)
+        """Return posterior mean and standard deviation of the utility, each (n, 1), at any objects.
+
+        Parameters
+        ----------
+        X : DataFrame of features, encoded array (n, c), or ChoiceData
+        """
+        self._check_fitted()
         with computing(self.device):
-            mean, variance = (np.asarray(part) for part in utility_moments(self.process_, scaled))
+            mean, variance = (np.asarray(part) for part in utility_moments(self.process_, self.fitted_.scaled(X)))
         return Utilities(mean[:, None], np.sqrt(variance)[:, None])
 
-    def _posed(self, X: np.ndarray, found: Preferences) -> tuple[tuple[np.ndarray, ...], Margins]:
-        objects, winners, losers = _among_objects(X, found)
-        padding = padded_size(len(winners), 3) - len(winners)
-        first, second = (np.pad(rows, (0, padding)) for rows in (winners, losers))
-        return (objects,), Margins(np.pad(found.weights, (0, padding)), first, second)  # type: ignore[arg-type]
 
-
-class _OnPairs(PairwiseGP):
-    _answers = 1.0  # about each pair
-
-    def _posed(self, X: np.ndarray, found: Preferences) -> tuple[tuple[np.ndarray, ...], Margins]:
-        objects, winners, losers = _among_objects(X, found)
-        padding = padded_size(len(winners), 4) - len(winners)
-        left, right = (np.pad(rows, (0, padding), mode="edge") for rows in (winners, losers))
-        weight = self._answers * np.pad(found.weights, (0, padding))
-        return (objects, left, right), Margins(weight)  # type: ignore[arg-type]
-
-
-def _among_objects(X: np.ndarray, found: Preferences) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct objects that were compared, padded by copies of the first, and winners and losers as rows."""
-    rows = np.concatenate([found.winners, found.losers])
-    objects, place = np.unique(X[rows], axis=0, return_inverse=True)
-    winners, losers = np.split(place.ravel().astype(np.int32), 2)
-    padding = padded_size(len(objects), 4) - len(objects)
-    return np.concatenate([objects, np.repeat(objects[:1], padding, axis=0)]), winners, losers
-
-
-class GeneralPreferenceGP(_OnPairs):
-    """GPGP: a process on pairs that is skew-symmetric, and may prefer in a circle (Chau et al. 2022).
+class GeneralPreferenceGP(PairwiseGP):
+    """GPGP: a process on pairs that is skew-symmetric and may prefer in a circle (Chau et al. 2022).
 
     Its covariance is eq:kernprefintr of the paper.  Parameters are those of `PreferenceGP`; matrices have the order
     of the number of pairs, at most 3000.
@@ -303,10 +226,10 @@ class GeneralPreferenceGP(_OnPairs):
     1.0
     """
 
-    _kind = "intransitive"
+    _kind, _format = "intransitive", "choicegp-GeneralPreferenceGP"
 
 
-class PairGP(_OnPairs):
+class PairGP(PairwiseGP):
     """PairGP: a process on the features of both objects, every pair in both orders, outputs averaged.
 
     The process f has the kernel on the concatenated features, with the same lengthscales for both objects.  The
@@ -315,5 +238,4 @@ class PairGP(_OnPairs):
     Parameters are those of `PreferenceGP`.
     """
 
-    _kind = "concatenated"
-    _answers = 2.0
+    _kind, _format = "concatenated", "choicegp-PairGP"

@@ -1,23 +1,21 @@
 """What estimators with Gaussian processes as utilities have in common, once they are fitted."""
 
 import warnings
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from choicegp.checks import whole_number
 from choicegp.compute.devices import computing
 from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ChoiceGPError
-from choicegp.estimators.base import Estimator
-from choicegp.evaluation import metrics
+from choicegp.estimators.base import Estimator, prediction_table
 from choicegp.fitting.record import FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import ErrorModel
 from choicegp.model.prior import Objects
 from choicegp.prediction.utilities import joint_samples, recommended
-from choicegp.reading.encoding import FeatureEncoding
 
 if TYPE_CHECKING:
     import os
@@ -26,42 +24,20 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
     from choicegp.data.folder import ChoiceFolder
+    from choicegp.prediction.best import BestObjectPredictor
+    from choicegp.prediction.choices import ChoicePredictor
     from choicegp.selection.loo import LooResult
-
-
-class Predictor(Protocol):
-    """What predicts the sets of a ChoiceData."""
-
-    def choices(self) -> list[np.ndarray]:
-        """Return the most probable choice from each set, as rows of the data's table."""
-
-    def probabilities(self) -> list[np.ndarray]:
-        """Return P(object is chosen), one array per set."""
-
-    def of_shown(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return P(object is chosen) and whether it is predicted to be, for all shown objects, set after set."""
-
-    def log_probabilities(self, *, normalized: bool) -> np.ndarray:
-        """Return the log probability of each set's choice."""
 
 
 class UtilityGP(Estimator):
     """Base of the estimators whose utilities are Gaussian processes."""
 
-    _format: ClassVar[str]  # of model files
+    _predictor: "ClassVar[Callable[..., ChoicePredictor | BestObjectPredictor]]"
     device: str
     n_jobs: int | None
     progress: bool | str
-
-    @abstractmethod
-    def _posterior_predictor(self, objects: Objects, data: ChoiceData) -> Predictor:
-        """Return what predicts the sets of data whose objects the posterior sees as ``objects``."""
-
     fitted_: Fitted
-
-    def _keep(self, fitted: Fitted) -> Self:
-        self.fitted_ = fitted
-        return self
+    fit_result_: FitResult
 
     @property
     def posterior_(self) -> Posterior:
@@ -74,34 +50,9 @@ class UtilityGP(Estimator):
         return self.fitted_.elbo
 
     @property
-    def fit_result_(self) -> FitResult:
-        """How the fit went."""
-        return self.fitted_.result
-
-    @property
     def n_utilities_(self) -> int:
         """Number of utilities."""
         return self.fitted_.n_utilities
-
-    @property
-    def data_(self) -> ChoiceData:
-        """The training data."""
-        return self.fitted_.data
-
-    @property
-    def encoding_(self) -> FeatureEncoding:
-        """How features become numbers."""
-        return self.fitted_.encoding
-
-    @property
-    def centre_(self) -> np.ndarray:
-        """What is subtracted from features."""
-        return self.fitted_.centre
-
-    @property
-    def scale_(self) -> np.ndarray:
-        """By what features are divided."""
-        return self.fitted_.scale
 
     @property
     def errors_(self) -> ErrorModel:
@@ -110,20 +61,32 @@ class UtilityGP(Estimator):
 
     def predict(self, data: ChoiceData) -> list[np.ndarray]:
         """Return the most probable choice from each set, as rows of ``data.X``; data needs no choices."""
+        self._checked(data)
         with computing(self.device):
-            return self._predictor(data).choices()
+            return self._predictor(self.fitted_, data).choices()
 
-    def predict_proba(self, data: ChoiceData) -> list[np.ndarray]:
-        """Return P(object is chosen) for all shown objects, one array per set aligned with ``data.shown``."""
+    def _probabilities(self, data: ChoiceData) -> list[np.ndarray]:
         with computing(self.device):
-            return self._predictor(data).probabilities()
+            return self._predictor(self.fitted_, data).probabilities()
+
+    def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
+        """Return log P(C(A) | A, training data) of each set's choice (eq:infer), (m,).
+
+        The paper's likelihood does not sum to one over the subsets of a set of more than two objects; with
+        ``normalized=True`` it is divided by that sum, for sets of at most ten objects.
+        """
+        self._checked(data)
+        with computing(self.device):
+            return self._predictor(self.fitted_, data).log_probabilities(normalized=normalized)
 
     def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
         """Return predictions as a long table with the columns set, object, probability and chosen."""
-        from choicegp.estimators.prediction_files import prediction_table
+        return self._table(self._checked(data))
 
+    def _table(self, data: ChoiceData, objects: Objects | None = None) -> "pd.DataFrame":
         with computing(self.device):
-            return prediction_table(data, self._predictor(data))
+            probability, chosen = self._predictor(self.fitted_, data, objects).of_shown()
+        return prediction_table(data, chosen, probability)
 
     def predict_file(self, source: "ChoiceData | ChoiceFolder", path: "str | os.PathLike[str]") -> None:
         """Write the table of `predict_frame` to a Parquet file, whole or not at all, a few sets at a time.
@@ -146,14 +109,10 @@ class UtilityGP(Estimator):
         >>> pd.read_parquet(path)["chosen"].tolist()
         [1, 0, 1, 0, 1, 0]
         """
-        from choicegp.estimators.prediction_files import write_predictions
+        from choicegp.storage.predictions import write_predictions
 
         self._check_fitted()
-        write_predictions(self, source, path)
-
-    def score(self, data: ChoiceData, y: None = None) -> float:
-        """Return the fraction of sets that are predicted exactly."""
-        return metrics.exact_accuracy(data, self.predict(data))
+        write_predictions(path, source, self.fitted_, self._table, self.progress)
 
     def utilities(self, X: Any) -> Utilities:
         """Return posterior mean and standard deviation of every utility, each (n, d), at any objects.
@@ -172,13 +131,13 @@ class UtilityGP(Estimator):
         mean = np.concatenate([np.asarray(m).T for m, _ in parts])
         return Utilities(mean, np.sqrt(np.concatenate([np.asarray(v).T for _, v in parts])))
 
-    def sample_utilities(self, X: Any, n_samples: int, random_state: int = 0) -> np.ndarray:
+    def sample_utilities(self, X: Any, n_samples: int, random_state: int | None = 0) -> np.ndarray:
         """Return joint posterior samples of the utilities, (S, n, d)."""
         self._check_fitted()
         with computing(self.device):
             return joint_samples(self.posterior_, self.fitted_.objects(X), n_samples, random_state)
 
-    def recommend(self, X: Any, n: int = 10, random_state: int = 0) -> "pd.DataFrame":
+    def recommend(self, X: Any, n: int = 10, random_state: int | None = 0) -> "pd.DataFrame":
         """Return the ``n`` objects of X most probably undominated in X, with their probabilities.
 
         Returns
@@ -188,8 +147,7 @@ class UtilityGP(Estimator):
         """
         import pandas as pd
 
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise ChoiceGPError(f"n must be a positive whole number; got {n!r}")
+        n = whole_number("n", n, 1)
         means = self.utilities(X)
         with computing(self.device):
             rows, probability = recommended(self.posterior_, self.fitted_.objects(X), means, n, random_state)
@@ -199,55 +157,36 @@ class UtilityGP(Estimator):
             table[f"utility {i + 1}"] = means.mean[rows, i]
         return table
 
-    def loo(self, method: str = "cavity", *, max_refits: int | None = None, random_state: int = 0) -> "LooResult":
-        """Return how well each training set is predicted from all others, hyperparameters held.
+    def loo(
+        self, method: str = "cavity", *, max_refits: int | None = None, random_state: int | None = 0
+    ) -> "LooResult":
+        """Return how well each training set is predicted from all others, with the hyperparameters held fixed.
 
         "cavity" takes the set's own site out of the posterior and, where that is not enough, fits without the set
         (at most ``max_refits`` times, by default 60); "psis" is the paper's Pareto-smoothed importance sampling.
         A warning names the number of sets on which the result cannot be trusted.
         """
-        from choicegp.estimators.leave_one_out import leave_one_out
+        from choicegp.selection.loo import leave_one_out
 
         self._check_fitted()
-        result = leave_one_out(self, method, max_refits, random_state)
+        with computing(self.device):
+            result = leave_one_out(
+                self.fitted_, method, max_refits=max_refits, random_state=random_state, n_jobs=self.n_jobs
+            )
         if result.warning:
             warnings.warn(result.warning, UserWarning, stacklevel=2)
         return result
 
-    def to_datatree(self, n_samples: int = 2000, random_state: int = 0) -> "DataTree":
+    def to_datatree(self, n_samples: int = 2000, random_state: int | None = 0) -> "DataTree":
         """Return samples of the utilities, the log-likelihood of each set, choices and features for ArviZ."""
-        from choicegp.estimators.datatree import datatree
+        from choicegp.storage.datatree import datatree
 
         self._check_fitted()
-        return datatree(self, n_samples, random_state)
+        with computing(self.device):
+            return datatree(self.fitted_, n_samples, random_state)
 
-    def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the model to one file, in a documented format that holds no code."""
-        from choicegp.estimators.files import save_model
-
-        self._check_fitted()
-        save_model(self, path)
-
-    @classmethod
-    def load(cls, path: "str | os.PathLike[str]") -> Self:
-        """Read a model written by `save`; it predicts bit for bit the same."""
-        from choicegp.estimators.files import load_model
-
-        return load_model(cls, path)
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "fitted_"):
-            raise ChoiceGPError(f"this {type(self).__name__} is not fitted yet: call fit(data) first")
-
-    def _predictor(self, data: ChoiceData) -> Predictor:
-        self._check_fitted()
-        if not isinstance(data, ChoiceData):
-            raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
-        data_encoded = data.with_encoding(self.encoding_)
-        return self._posterior_predictor(self.fitted_.objects(data_encoded), data_encoded)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "fitted_")
+    def _learned(self) -> str:
+        return f"{self.n_utilities_} {'utility' if self.n_utilities_ == 1 else 'utilities'}, ELBO {self.elbo_:.1f}"
 
 
 _mean_and_variance = program(Posterior.mean_and_variance_at)

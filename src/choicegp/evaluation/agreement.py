@@ -53,7 +53,7 @@ def agreement(data: ChoiceData, predicted: Any) -> Agreement:
     """
     check_data(data)
     if data.flat_chosen is None:
-        raise ChoiceGPError("the data hold no choices to compare a prediction with (data.has_choices is False)")
+        raise ChoiceGPError("the data have no choices to compare a prediction with (data.has_choices is False)")
     kept, guessed = data.flat_chosen, _predicted_marks(data, predicted)
 
     def per_set(marks: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from choicegp.checks import whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.agreement import check_data
@@ -40,8 +41,7 @@ def calibration(data: ChoiceData, probabilities: Any, n_bins: int = 10) -> pd.Da
     check_data(data)
     if data.flat_chosen is None:
         raise ChoiceGPError("calibration needs data with choices: these have none")
-    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
-        raise ChoiceGPError(f"n_bins must be a positive whole number; got {n_bins!r}")
+    n_bins = whole_number("n_bins", n_bins, 1)
     sizes = np.diff(data.offsets)
     parts = [np.asarray(part, dtype=float).ravel() for part in probabilities]
     if [len(part) for part in parts] != sizes.tolist():

@@ -6,7 +6,7 @@ posterior is Gaussian too, and the band around an effect is exact: nothing is sa
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from choicegp.checks import plain
+from choicegp.checks import plain, seed, whole_number
 from choicegp.compute.programs import program
-from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.posterior import Posterior
 from choicegp.model.prior import Objects
@@ -28,7 +27,7 @@ GroupAverages = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArr
 
 N_GRID = 48
 _FINE_GRID = 192  # of an only feature, for which nothing has to be averaged
-_FEW_VALUES = 12  # up to so many different values a feature is taken at these
+_FEW_VALUES = 12  # a feature with at most this number of different values is looked at exactly there
 _MOST_OBJECTS = 2000  # by which the values of a feature are weighted
 _MOST_TOGETHER = 3000  # objects whose joint covariance is averaged
 _Z95 = 1.959963984540054
@@ -103,21 +102,6 @@ class Effects(NamedTuple):
         return tuple(feature.name for feature in self.features)
 
 
-class FittedModel(Protocol):
-    """What :func:`model_effects` needs of a model."""
-
-    @property
-    def posterior_(self) -> Posterior: ...  # noqa: D102
-    @property
-    def centre_(self) -> NDArray[np.float64]: ...  # noqa: D102
-    @property
-    def scale_(self) -> NDArray[np.float64]: ...  # noqa: D102
-    @property
-    def data_(self) -> Any: ...  # noqa: D102
-    @property
-    def encoding_(self) -> FeatureEncoding: ...  # noqa: D102
-
-
 class _Found(NamedTuple):
     """What is found out about one feature, per utility."""
 
@@ -136,7 +120,7 @@ class _Values(NamedTuple):
     weights: NDArray[np.float64]  # (n, g), rows sum to 1: an object's effect is interpolated
 
 
-def model_effects(model: FittedModel, *, n_background: int = 30, random_state: int = 0) -> Effects:
+def model_effects(model: Any, *, n_background: int = 30, random_state: int | None = 0) -> Effects:
     """Return the effects of a fitted model's features, over the objects it was trained on.
 
     Parameters
@@ -155,8 +139,7 @@ def model_effects(model: FittedModel, *, n_background: int = 30, random_state: i
     """
     if not hasattr(model, "posterior_"):
         raise ChoiceGPError("the model is not fitted yet: call fit(data) first")
-    data: ChoiceData = model.data_
-    shown = data.X[np.unique(data.flat_shown)]
+    shown = model.data_.X[np.unique(model.data_.flat_shown)]
     averages = posterior_averages(model.posterior_, model.centre_, model.scale_)
     return feature_effects(averages, shown, model.encoding_, n_background=n_background, random_state=random_state)
 
@@ -167,7 +150,7 @@ def feature_effects(
     encoding: FeatureEncoding,
     *,
     n_background: int = 30,
-    random_state: int = 0,
+    random_state: int | None = 0,
 ) -> Effects:
     """Return the effects of all features.
 
@@ -183,9 +166,8 @@ def feature_effects(
         The other features are averaged over this many of the objects, drawn at random.
     random_state : int
     """
-    if not isinstance(n_background, int | np.integer) or n_background < 1:
-        raise ChoiceGPError(f"n_background must be a positive whole number; got {n_background!r}")
-    rng = np.random.default_rng(random_state)
+    n_background = whole_number("n_background", n_background, 1)
+    rng = np.random.default_rng(seed(random_state))
     X = np.asarray(X, dtype=np.float64)
     X = X[np.sort(rng.permutation(len(X))[:_MOST_OBJECTS])]
     shuffled = rng.permutation(len(X))

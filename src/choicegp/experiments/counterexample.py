@@ -70,8 +70,8 @@ def run(settings: RunSettings, data: object = None) -> RunValues:
             d, **NETWORK, max_epochs=settings["max_epochs"], progress=False, random_state=seed
         ).fit(train)
         model: Any = network
-        curves = {"mean": network.utilities(grid)}
-        at_inputs = network.utilities(train)
+        curves = {"mean": network.utilities(grid).mean}
+        at_inputs = network.utilities(train).mean
         alike = {}
     else:
         model = ChoiceGP(d, progress=False, random_state=seed).fit(train)

@@ -147,17 +147,18 @@ def _leave_one_out(settings: RunSettings, data: ChoiceData) -> RunValues:
     found = select_n_utilities(data, settings["max_utilities"], random_state=0, progress=False)
     values: RunValues = {"n_utilities": found.n_utilities, "reason": found.reason}
     values["search_seconds"] = round(time.perf_counter() - start, 2)
+    table = found.table.assign(difference=0.0 - found.table["elpd_diff"], difference_se=found.table["dse"])
     for d, model in found.models.items():
         with warnings.catch_warnings():
             # The share of sets that PSIS cannot be trusted on is one of the results.
             warnings.filterwarnings("ignore", "leave-one-out cannot be trusted")
             psis = model.loo(method="psis")
         for name in ("elpd", "se", "difference", "difference_se", "doubtful", "refits", "elbo"):
-            values[f"{name}_{d}"] = found.table[name].loc[d].item()
+            values[f"{name}_{d}"] = table[name].loc[d].item()
         values |= {
             f"psis_{d}": psis.elpd,
             f"psis_se_{d}": psis.se,
-            f"psis_untrusted_{d}": float(np.mean(psis.diagnostics.pareto_k > TOO_HEAVY)),  # type: ignore[union-attr]
+            f"psis_untrusted_{d}": float(np.mean(psis.diagnostics.pareto_k > TOO_HEAVY)),
             f"status_{d}": model.fit_result_.status,
         }
     return values

@@ -42,31 +42,6 @@ class FitResult(NamedTuple):
     n_annealing: int = 0
 
 
-class Diagnosis(NamedTuple):
-    """Whether the Gaussian approximation can be trusted.
-
-    Attributes
-    ----------
-    trusted : bool
-    message : str
-        What was found, in words.
-    pareto_k : float
-        Shape of the tail of the importance weights: below 0.5 good, below 0.7 usable.
-    effective : float
-        Effective number of draws after weighting.
-    n_draws : int
-    moved : float
-        Mean absolute change of the probability of an observed choice when draws are weighted.
-    """
-
-    trusted: bool
-    message: str
-    pareto_k: float
-    effective: float
-    n_draws: int
-    moved: float
-
-
 class Utilities(NamedTuple):
     """Posterior of the utilities at some objects: ``mean`` and ``sd``, each (n, d)."""
 

@@ -24,21 +24,6 @@ from jaxtyping import Float
 from choicegp.errors import ChoiceGPError
 from choicegp.model.shapes import AnyArray, Parameters
 
-__all__ = [
-    "RBF",
-    "Additive",
-    "Kernel",
-    "Linear",
-    "Matern12",
-    "Matern32",
-    "Matern52",
-    "Periodic",
-    "Product",
-    "Sum",
-    "Warped",
-    "kernel_named",
-]
-
 First = Float[AnyArray, "n1 c"]
 Second = Float[AnyArray, "n2 c"]
 Covariances = Float[Array, "n1 n2"]

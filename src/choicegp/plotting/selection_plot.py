@@ -9,7 +9,7 @@ from choicegp.plotting.style import BESIDE, COLOURS, new_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from choicegp.estimators.dimension import SelectionResult
+    from choicegp.selection.n_utilities import SelectionResult
 
 _FAR = 20.0  # standard errors below the best: what is further is not drawn
 
@@ -32,11 +32,9 @@ def plot_selection(found: "SelectionResult", *, ax: "Axes | None" = None) -> "Ax
     """
     ax = ax or new_axes(6.4, 3.8)
     table = found.table
-    inside = np.abs(table["difference"]) <= _FAR * float(table["se"].iloc[int(np.argmax(table["elpd"]))])
+    inside = table["elpd_diff"] <= _FAR * float(table["se"].iloc[int(np.argmax(table["elpd"]))])
     near, far = table[inside], table[~inside]
-    numbers, scores, errors, paired = (
-        near.reset_index()[["n_utilities", "elpd", "se", "difference_se"]].to_numpy(float).T
-    )
+    numbers, scores, errors, paired = near.reset_index()[["n_utilities", "elpd", "se", "dse"]].to_numpy(float).T
     ax.errorbar(numbers, scores, errors, color="0.6", capsize=4.0, label="standard error")
     ax.errorbar(
         numbers, scores, paired, color=COLOURS[0], linestyle="", marker="o", linewidth=2.5,

@@ -16,6 +16,7 @@ from jax.scipy.special import ndtr
 from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import ErrorModel
@@ -72,6 +73,11 @@ class BestObjectPredictor(NamedTuple):
     objects: Objects
     data: ChoiceData
     errors: ErrorModel
+
+    @classmethod
+    def of(cls, fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "BestObjectPredictor":
+        """Predict by what a fit has learned; ``objects`` are the rows of the data's table, where they are at hand."""
+        return cls(fitted.posterior, fitted.objects(data) if objects is None else objects, data, fitted.errors)
 
     def _chunks(self) -> Iterator[tuple[Group, Objects]]:
         def cells(a: int) -> int:

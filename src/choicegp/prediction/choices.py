@@ -18,6 +18,7 @@ from choicegp.compute.programs import present_device, program
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import sets_by_size, split_sets
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
@@ -229,6 +230,13 @@ class ChoicePredictor(NamedTuple):
     posterior: Posterior
     objects: Objects
     data: ChoiceData
+
+    @classmethod
+    def of(cls, fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "ChoicePredictor":
+        """Predict by what a fit has learned; ``objects`` are the rows of the data's table, where they are at hand."""
+        # Taken to the device once, not with every chunk of sets.
+        posterior = jax.tree.map(jnp.asarray, fitted.posterior)
+        return cls(posterior, fitted.objects(data) if objects is None else objects, data)
 
     def _chunks(self) -> Iterator[tuple[Group, Objects]]:
         for group in groups(self.data, _cells):

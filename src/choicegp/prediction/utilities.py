@@ -1,16 +1,16 @@
 """Questions about utilities: joint samples, dominance between objects, recommendations."""
 
-from typing import Protocol
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from choicegp.checks import seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.data.pareto import undominated
 from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import Utilities
 from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise
 from choicegp.model.likelihood import pair_logs
@@ -22,18 +22,6 @@ _MOST_CANDIDATES = 1500
 _N_SAMPLES = 512
 _REFERENCE = 64  # objects of the largest sums, with which all others are compared first
 _PART = 2048  # objects compared at a time
-
-
-class MeanAndSd(Protocol):
-    """Posterior mean and standard deviation of utilities, each (n, d)."""
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Posterior mean."""
-
-    @property
-    def sd(self) -> np.ndarray:
-        """Posterior standard deviation."""
 
 
 @program
@@ -52,15 +40,13 @@ def _continued(posterior: Posterior, objects: Objects, dual: Array) -> tuple[Arr
     return jnp.einsum("dtn,sdt->sdn", cross, dual), 0.5 * (left + jnp.swapaxes(left, 1, 2))
 
 
-def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random_state: int) -> np.ndarray:
+def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random_state: int | None) -> np.ndarray:
     """Return joint samples of the utilities at the objects, (S, n, d)."""
-    for name, value, least in (("n_samples", n_samples, 1), ("random_state", random_state, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    n_samples = whole_number("n_samples", n_samples, 1)
     n = len(objects.X)
     if n > MOST_JOINT:
         raise ChoiceGPError(f"joint samples are drawn for at most {MOST_JOINT} objects at a time; got {n}")
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(seed(random_state))
     if posterior.draws is not None:
         # Each sample continues one draw: its own means, and what the draw does not say.
         picked = rng.integers(len(posterior.draws.dual), size=n_samples)
@@ -123,7 +109,7 @@ def _dominance_of_draws(posterior: Posterior, both: Objects, normals: Array) -> 
 
 
 def recommended(
-    posterior: Posterior, objects: Objects, utilities: MeanAndSd, n: int, random_state: int
+    posterior: Posterior, objects: Objects, utilities: Utilities, n: int, random_state: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows most probably undominated among all objects, and the probabilities.
 

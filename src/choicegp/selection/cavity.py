@@ -7,7 +7,7 @@ leaves what all other sets say about them,
 
 and the likelihood of k's choice is averaged over that.  What this neglects is that the other sites were made with
 k at hand.  The sets on which that matters have the largest gap between their scores with and without themselves:
-those are fitted anew without the set, until the corrections that are still to be expected are small against the
+those are fitted again without the set, until the corrections that are still to be expected are small against the
 standard error.
 
 A site acts on differences of utilities only, so everything is done with differences to the first object of a set.
@@ -292,7 +292,7 @@ def cavity_loo(
     seed : int
         Of the points of the expectations.
     max_refits : int
-        Most sets that are left out by a fit.
+        Maximum number of sets that are left out by a fit.
     n_jobs : int
         Threads that refit side by side.
     notes : tuple of str
@@ -378,7 +378,7 @@ class _Remedied(NamedTuple):
 def _remedy(inside: np.ndarray, outside: np.ndarray, weight: np.ndarray, refit: Callable, most: int) -> _Remedied:
     """Refit the sets of the largest gaps, a few at a time, until little is left to correct.
 
-    A correction grows with the gap; the newest ones tell by what factor, hence what the other sets would get.
+    A correction grows with the gap; the newest ones show by what factor, and so what the other sets would get.
     """
     scores = outside.copy()
     gap = np.maximum(inside - outside, 0.0)

@@ -1,13 +1,21 @@
-"""What leaving one set out tells: the expected log score of sets that the model has not seen.
+"""Leave-one-out: the expected log score of sets that the model has not seen.
 
-`choicegp.selection.cavity` and `choicegp.selection.psis` compute it, here is what they return.
+`choicegp.selection.cavity` and `choicegp.selection.psis` compute it; both return a `LooResult`.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from choicegp.checks import seed, whole_number
+from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+from choicegp.fitting.fit import FitOptions, scaling
+from choicegp.fitting.record import Fitted
+from choicegp.inference.problem import pose
+from choicegp.model.prior import Objects
+from choicegp.prediction.utilities import joint_samples
 
 
 class CavityDiagnostics(NamedTuple):
@@ -52,7 +60,7 @@ class PsisDiagnostics(NamedTuple):
 
 
 class LooResult(NamedTuple):
-    """Leave-one-out cross-validation over sets, hyperparameters held.
+    """Leave-one-out cross-validation over sets, with the hyperparameters held fixed.
 
     Scores are log p(C | A) with the paper's likelihood, floor and lapses included, which is not divided by its
     sum over all subsets.
@@ -137,3 +145,83 @@ def floor_note(data: ChoiceData, n_utilities: int, lapse: float | None) -> tuple
         f"with one utility no two objects can be chosen together, as they were in {n_several} of {len(data)} sets: "
         f"{cost} sets the score of these",
     )
+
+
+def leave_one_out(
+    fitted: Fitted,
+    method: str = "cavity",
+    *,
+    max_refits: int | None = None,
+    random_state: int | None = 0,
+    n_jobs: int | None = None,
+) -> LooResult:
+    """Score every training set by a model that has not seen it; the caller sets precision and device.
+
+    Parameters
+    ----------
+    fitted : Fitted
+    method : {"cavity", "psis"}
+    max_refits : int, optional
+        Maximum number of sets that "cavity" leaves out by a fit.
+    random_state : int or None
+    n_jobs : int, optional
+        Threads that refit side by side.
+    """
+    # They return what is defined above.
+    from choicegp.selection.cavity import MOST_REFITS, cavity_loo
+    from choicegp.selection.psis import N_SAMPLES, psis_loo
+
+    if method not in ("cavity", "psis"):
+        raise ChoiceGPError(f"method must be 'cavity' or 'psis'; got {method!r}")
+    number = seed(random_state)
+    posterior, data = fitted.posterior, fitted.data
+    if posterior.is_sparse:
+        raise ChoiceGPError("leave-one-out needs inference='dense': judge a sparse fit by sets that were held out")
+    lapse = None if posterior.lapse is None else float(posterior.lapse)
+    notes = floor_note(data, posterior.n_utilities, lapse)
+    if method == "psis":
+        if max_refits is not None:
+            raise ChoiceGPError("max_refits belongs to method='cavity': importance weights need no refits")
+        _, scores = sampled_choices(fitted, N_SAMPLES, number)
+        return psis_loo(scores, np.ones(len(data)) if data.weights is None else np.asarray(data.weights), notes)
+    if posterior.draws is not None:
+        raise ChoiceGPError("a posterior of draws has no sites to take out: use method='psis'")
+    most = MOST_REFITS if max_refits is None else whole_number("max_refits", max_refits, 0)
+    problem = fitted.training_problem()
+    n = len(problem.valid)
+    with linear_algebra_for(n):
+        return cavity_loo(
+            posterior, problem, len(data), seed=number, max_refits=most, n_jobs=n_threads(n_jobs, n), notes=notes
+        )
+
+
+def prepare_to_leave_out(data: ChoiceData, options: FitOptions) -> None:
+    """Have the programs of `leave_one_out` compiled while the model itself is fitted."""
+    from choicegp.selection.cavity import prepare_cavity_loo
+
+    centre, scale = scaling(data, options.standardize)
+    X, codes = (data.X - centre) / scale, np.arange(len(data.X))
+    problem = pose(data, X, codes, effects=options.object_effects, errors=options.errors)
+    has_lapse = options.learn_lapse or options.lapse > 0
+    prepare_cavity_loo(options.n_utilities, problem, options.lapse if has_lapse else None)
+
+
+def sampled_choices(fitted: Fitted, n_samples: int, random_state: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Sample the utilities of the shown objects (S, n, d), and score every set under each sample (m, S).
+
+    Objects are in the order of their rows in the data's table.  The caller sets precision and device.
+    """
+    from choicegp.selection.psis import choice_log_likelihood
+
+    data, posterior = fitted.data, fitted.posterior
+    shown = np.unique(data.flat_shown)
+    objects = fitted.objects(data)
+    # Every row of the data's table is an object of its own here.
+    problem = pose(data, np.asarray(data.X), np.arange(len(data.X)), effects=True, errors=fitted.errors)
+    with linear_algebra_for(len(shown)):
+        own = Objects(objects.X[shown], objects.codes[shown])
+        utilities = joint_samples(posterior, own, n_samples, random_state)
+        # The problem has an order of its own; its codes are row numbers.
+        order = np.searchsorted(shown, np.asarray(problem.objects.codes))
+        scores = choice_log_likelihood(utilities[:, order], problem, len(data), posterior.lapse)
+    return utilities, scores

@@ -7,7 +7,8 @@ whatever the writer says), and the arrays.
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -67,13 +68,13 @@ def read_archive(
 
 def _checked_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
-        raise ChoiceGPError(f"a file name is wanted, not {path!r}")
+        raise ChoiceGPError(f"a file name is needed; got {path!r}")
     return Path(path)
 
 
 def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not zipfile.is_zipfile(stream):
-        raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is no zip archive)")
+        raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is not a zip archive)")
     stream.seek(0)
     with np.load(stream, allow_pickle=False) as archive:
         if "about" not in archive.files:
@@ -89,6 +90,18 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
                 f"written in {noun} format {written}, this choicegp reads up to {version}: upgrade choicegp"
             )
         return {name: archive[name] for name in about["arrays"]}, about
+
+
+def leaves_of(name: str, tree: Any) -> dict[str, Any]:
+    """Return the arrays of a tree under numbered names: ``name_0``, ``name_1`` and so on."""
+    import jax
+
+    return {f"{name}_{number}": leaf for number, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def numbered(arrays: dict[str, Any], name: str, n: int | None = None) -> Iterator[Any]:
+    """Yield the arrays that `leaves_of` named, ``n`` of them or as many as are asked for."""
+    return (arrays[f"{name}_{number}"] for number in (count() if n is None else range(n)))
 
 
 def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Checkpoints of sparse fits: what is known so far, in a file that a later process goes on from."""
+"""Checkpoints of sparse fits: what is known so far, in a file from which a later process continues."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ import numpy as np
 from choicegp.errors import ChoiceGPError
 from choicegp.files import check_place
 from choicegp.inference.sparse.plan import Course
-from choicegp.storage.archive import plain, read_archive, write_archive
+from choicegp.storage.archive import leaves_of, numbered, plain, read_archive, write_archive
 
 FORMAT = "choicegp-checkpoint"
 _VERSION = 1
@@ -49,11 +49,10 @@ class Checkpoint:
 
     def _made(self, first: Course, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Course:
         if about["digest"] != self.digest:
-            raise ChoiceGPError("it belongs to a fit of other data or with other options: remove it to begin anew")
+            raise ChoiceGPError("it belongs to a fit of other data or with other options: remove it to start again")
         leaves, tree = jax.tree.flatten(first.state)
         states = {
-            name: jax.tree.unflatten(tree, [arrays[f"{name}_{i}"] for i in range(len(leaves))])
-            for name in ("state", "best")
+            name: jax.tree.unflatten(tree, list(numbered(arrays, name, len(leaves)))) for name in ("state", "best")
         }
         numbers: dict[str, Any] = {name: about[name] for name in _NUMBERS} | {"cooling": tuple(about["cooling"])}
         return Course(**states, **numbers | {name: arrays[name] for name in _ARRAYS})
@@ -65,7 +64,7 @@ class Checkpoint:
             return
         arrays = {name: getattr(course, name) for name in _ARRAYS}
         for name in ("state", "best"):
-            arrays |= {f"{name}_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(getattr(course, name)))}
+            arrays |= leaves_of(name, getattr(course, name))
         about = {"format": FORMAT, "version": _VERSION, "digest": self.digest}
         numbers = {
             name: plain(jax.tree.map(lambda x: np.asarray(x).item(), getattr(course, name))) for name in _NUMBERS

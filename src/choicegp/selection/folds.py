@@ -1,22 +1,21 @@
-"""Numbers of utilities compared by cross-validation: in every fold all is learned anew, hyperparameters and all."""
+"""Numbers of utilities compared by cross-validation: every fold learns everything again, hyperparameters included."""
 
 from collections.abc import Collection
-from typing import Any
 
 import numpy as np
 
-from choicegp.compute.progress import count_report
+from choicegp.compute.devices import computing
+from choicegp.compute.progress import progress_bar
 from choicegp.compute.threads import linear_algebra_for
-from choicegp.data.choices import ChoiceData
-from choicegp.estimators.search import models_of
+from choicegp.prediction.choices import ChoicePredictor
 from choicegp.selection.compare import HeldOut
+from choicegp.selection.search import Search
 
 
 def cross_validated(
-    data: ChoiceData,
+    search: Search,
     numbers: Collection[int],
     n_folds: int,
-    options: dict[str, Any],
     *,
     random_state: int,
     n_jobs: int,
@@ -30,43 +29,43 @@ def cross_validated(
 
     Parameters
     ----------
-    data : ChoiceData
-        With choices.
+    search : Search
+        Its data have choices.
     numbers : collection of int
         Of utilities.
     n_folds : int
-    options : dict
-        Of `ChoiceGP`.
     random_state : int
-        Which set goes to which fold.
+        Decides which set goes to which fold.
     n_jobs : int
         Folds that run side by side, by joblib.
     progress : bool or "auto"
     """
     from joblib import Parallel, delayed
 
+    data = search.data
     fold = np.random.default_rng(random_state).permutation(len(data)) % n_folds
     weight = np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
     scores = {d: np.zeros(len(data)) for d in numbers}
-    # The cores are for the folds; threads share the compiled programs, which all folds of one size have in common.
-    each = options | {"n_jobs": 1} if n_jobs > 1 else options
+    if n_jobs > 1:
+        # The cores are for the folds; threads share the compiled programs, which all folds of one size have in common.
+        search = search._replace(options=search.options._replace(n_jobs=1))
     with (
-        count_report(progress, n_folds, "folds of the cross-validation") as advance,
+        progress_bar(progress, n_folds) as bar,
         Parallel(n_jobs, prefer="threads", return_as="generator") as run,
     ):
-        results = run(delayed(_without)(data, fold == k, sorted(numbers), each) for k in range(n_folds))
+        results = run(delayed(_without)(search, fold == k, sorted(numbers)) for k in range(n_folds))
         for k, found in enumerate(results):
             for d, own in found.items():
                 scores[d][fold == k] = weight[fold == k] * own
-            advance(1)
+            bar.show(f"{k + 1} of {n_folds} folds of the cross-validation", k + 1)
     return {d: HeldOut(own) for d, own in scores.items()}
 
 
-def _without(
-    data: ChoiceData, held_out: np.ndarray, numbers: list[int], options: dict[str, Any]
-) -> dict[int, np.ndarray]:
+def _without(search: Search, held_out: np.ndarray, numbers: list[int]) -> dict[int, np.ndarray]:
     """Return the log-probabilities of the sets held out, by the models that the others make."""
-    # Set here and not by the caller: joblib may have been told to work with processes.
-    with linear_algebra_for(len(np.unique(data.flat_shown))):
-        models = models_of(data[~held_out], numbers, options)
-        return {d: model.log_prob(data[held_out]) for d, model in models.items()}
+    data = search.data
+    # Set here and not by the caller: joblib may be set to work with processes.
+    with linear_algebra_for(len(np.unique(data.flat_shown))), computing(search.device):
+        fits = search._replace(data=data[~held_out]).unjudged(numbers)
+        new = data[held_out]
+        return {d: ChoicePredictor.of(fitted, new).log_probabilities(normalized=False) for d, fitted in fits.items()}

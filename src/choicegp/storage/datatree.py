@@ -1,23 +1,22 @@
-"""A fitted model as an ArviZ DataTree."""
+"""A fit as an ArviZ DataTree."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from choicegp.estimators.leave_one_out import sampled_choices
+from choicegp.fitting.record import Fitted
+from choicegp.selection.loo import sampled_choices
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from choicegp.estimators.utility_gp import UtilityGP
 
-
-def datatree(model: "UtilityGP", n_samples: int, random_state: int) -> "DataTree":
-    """Gather samples, log-likelihoods, choices and features under ArviZ's names; see `UtilityGP.to_datatree`."""
+def datatree(fitted: Fitted, n_samples: int, random_state: int | None) -> "DataTree":
+    """Gather samples, log-likelihoods, choices and features under ArviZ's names, within `computing`."""
     from arviz_base import from_dict
 
-    data = model.data_
-    utilities, scores = sampled_choices(model, n_samples, random_state)
+    data = fitted.data
+    utilities, scores = sampled_choices(fitted, n_samples, random_state)
     shown = np.unique(data.flat_shown)
     set_of = np.repeat(np.arange(len(data)), np.diff(data.offsets))
     names = _labels(data.object_ids)
@@ -38,12 +37,12 @@ def datatree(model: "UtilityGP", n_samples: int, random_state: int) -> "DataTree
         },
         coords={
             "object": names[shown],
-            "dimension": np.arange(1, model.n_utilities_ + 1),
+            "dimension": np.arange(1, fitted.n_utilities + 1),
             "set": sets,
             "feature": np.asarray(data.feature_names),
             "row": np.arange(len(data.flat_shown)),
         },
-        attrs={"/": {"inference_library": "choicegp", "elbo": model.elbo_}},
+        attrs={"/": {"inference_library": "choicegp", "elbo": fitted.elbo}},
     )
     observed = tree["observed_data"].to_dataset()
     # Which set and which object a row of the choices is about.

@@ -5,16 +5,15 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets, select_n_utilities
 from choicegp.compute.devices import computing
-from choicegp.estimators import dimension
-from choicegp.estimators.leave_one_out import prepare_to_leave_out
-from choicegp.estimators.search import Step
+from choicegp.estimators import n_utilities as estimators_n_utilities
 from choicegp.fitting.fit import FitOptions, fit_posterior
 from choicegp.fitting.neighbours import grown_starts
 from choicegp.inference.posterior import condition, factorise_on_host, prior_covariance
 from choicegp.inference.problem import pose
-from choicegp.selection import cavity
+from choicegp.selection import cavity, n_utilities
 from choicegp.selection.compare import HeldOut
-from choicegp.selection.loo import CavityDiagnostics, loo_result
+from choicegp.selection.loo import CavityDiagnostics, loo_result, prepare_to_leave_out
+from choicegp.selection.search import Candidate, Search
 
 QUICK = {"n_restarts": 1, "max_iter": 60, "progress": False}
 
@@ -38,17 +37,29 @@ def test_two_utilities_are_found(found):
 def test_the_table_tells_all(found):
     table = found.table
     assert list(table.index) == [1, 2, 3]
-    expected = {"elpd", "se", "difference", "difference_se", "n_effective", "doubtful", "refits", "elbo"}
-    assert set(table.columns) == expected | {"start", "seconds"}
+    compared = ["rank", "elpd", "p", "elpd_diff", "weight", "se", "dse", "warning", "doubtful"]
+    assert list(table.columns) == [*compared, "refits", "elbo", "start", "seconds"]
     best = table["elpd"].idxmax()
-    assert (table.loc[best, "difference"], table.loc[best, "difference_se"]) == (0.0, 0.0)
+    assert (table.loc[best, "elpd_diff"], table.loc[best, "dse"]) == (0.0, 0.0)
     # The stated rule, from the table itself.
-    within = table.index[-table["difference"] <= table["difference_se"]]
+    within = table.index[table["elpd_diff"] <= table["dse"]]
     assert found.n_utilities == within.min()
     assert (table["seconds"] > 0).all()
     for d, model in found.models.items():
         assert table.loc[d, "elbo"] == model.elbo_
         assert table.loc[d, "elpd"] == found.results[d].elpd
+
+
+def test_it_prints_its_table_and_its_reason(found):
+    lines = repr(found).splitlines()
+    assert lines[0].split()[:3] == ["rank", "elpd", "p"]
+    assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
+    assert lines[5:] == [found.reason]
+
+
+def test_without_a_seed_one_is_drawn(half):
+    found = select_n_utilities(half, max_utilities=1, random_state=None, n_restarts=1, max_iter=5, progress=False)
+    assert isinstance(found.model.random_state, int)
 
 
 def test_the_reason_is_in_words(found):
@@ -70,7 +81,7 @@ def test_auto_is_the_chosen_model(sincos, found, monkeypatch):
         asked.update(options)
         return found
 
-    monkeypatch.setattr(dimension, "select_n_utilities", search)
+    monkeypatch.setattr(estimators_n_utilities, "select_n_utilities", search)
     model = ChoiceGP("auto", **QUICK, random_state=3).fit(sincos)
     assert (asked["n_restarts"], asked["max_iter"], asked["random_state"]) == (1, 60, 3)
     assert "n_utilities" not in asked
@@ -165,7 +176,9 @@ def test_utilities_that_order_all_objects_alike_are_reported_as_one():
 
 def judged(model, *pointwise):
     none = CavityDiagnostics(*np.zeros((4, 4)))
-    return Step(model, "annealed", loo_result(np.array(pointwise, float), none, np.zeros(0, int), "", ()), 0.0)
+    return Candidate(
+        model.fitted_, "annealed", loo_result(np.array(pointwise, float), none, np.zeros(0, int), "", ()), 0.0
+    )
 
 
 @pytest.fixture
@@ -173,15 +186,15 @@ def close(found, monkeypatch):
     """Make a search that cannot tell two utilities from three, the best; four are close too, and not simpler."""
     scores = {1: [-9.0, -9, -9, -9], 2: [-1.0, -2, -1, -2], 3: [-2.0, -1, -2, -0.5], 4: [-1.0, -2, -2, -0.6]}
     steps = {d: judged(found.models[min(d, 3)], *scores[d]) for d in scores}
-    monkeypatch.setattr(dimension, "judged_steps", lambda *_: steps)
+    monkeypatch.setattr(Search, "judged", lambda *_: steps)
     asked = []
 
     def folds(scores):
-        def compared(data, numbers, n_folds, options, **more):
+        def compared(search, numbers, n_folds, **more):
             asked.append((numbers, n_folds, more["random_state"], more["n_jobs"]))
             return {d: HeldOut(np.array(scores[d], float)) for d in numbers}
 
-        monkeypatch.setattr(dimension, "cross_validated", compared)
+        monkeypatch.setattr(n_utilities, "cross_validated", compared)
         return asked
 
     return folds
@@ -225,9 +238,12 @@ def test_nothing_is_cross_validated_without_need(close, sincos, found, monkeypat
     result = select_n_utilities(sincos, 4, progress=False)
     assert result.n_utilities == 2
     assert "cv" not in result.table
-    assert "the difference is 0.5 with standard error 2.3; cross-validation may tell more (10 folds)" in result.reason
+    assert (
+        "the difference is 0.5 with standard error 2.3; cross-validation could decide between them (folds=10)"
+        in result.reason
+    )
     clear = {d: judged(found.models[d], *[-score] * 4) for d, score in ((1, 9.0), (2, 1.0), (3, 2.0))}
-    monkeypatch.setattr(dimension, "judged_steps", lambda *_: clear)
+    monkeypatch.setattr(Search, "judged", lambda *_: clear)
     result = select_n_utilities(sincos, 3, folds=10, progress=False)
     assert result.n_utilities == 2
     assert result.table[["cv", "cv_se"]].isna().all(axis=None)
@@ -253,8 +269,8 @@ def test_all_numbers_are_cross_validated_on_request(close, sincos):
         ({"inference": "mcmc"}, "the number of utilities is chosen with inference='dense'"),
         ({"folds": 1}, "folds must be a whole number of at least 2; got 1"),
         ({"folds": 41}, "folds must be at most the number of sets, 40; got 41"),
-        ({"folds": 2, "contenders": "some"}, "contenders must be 'undecided' or 'all'; got 'some'"),
-        ({"contenders": "all"}, "contenders='all' are compared by cross-validation: say folds=10"),
+        ({"folds": 2, "contenders": "some"}, "contenders must be 'undecided' or 'all', not 'some'"),
+        ({"contenders": "all"}, "contenders='all' are compared by cross-validation: pass folds=10"),
         ({"progress": "x"}, "progress must be True, False or 'auto'; got 'x'"),
     ],
 )

@@ -1,11 +1,14 @@
 """Folds: each set is scored once, by models that have not seen it."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from choicegp import ChoiceData
-from choicegp.estimators import cross_validation
-from choicegp.estimators.cross_validation import cross_validated
+from choicegp.selection import folds
+from choicegp.selection.folds import cross_validated
+from choicegp.selection.search import Search
 
 N_SETS = 11
 
@@ -24,27 +27,43 @@ class Model:
     def __init__(self, d, seen):
         self.d, self.seen = d, {int(shown[0]) for shown in seen.shown}
 
-    def log_prob(self, data):
-        first = np.array([int(shown[0]) for shown in data.shown])
-        assert not self.seen & set(first.tolist())
-        assert len(self.seen) + len(first) == N_SETS
-        return -self.d - first / 100.0
+
+class Scores:
+    """Stands for the predictor of such a model."""
+
+    def __init__(self, model, data):
+        self.model, self.first = model, np.array([int(shown[0]) for shown in data.shown])
+
+    of = classmethod(lambda cls, model, data: cls(model, data))
+
+    def log_probabilities(self, *, normalized):
+        assert not normalized
+        assert not self.model.seen & set(self.first.tolist())
+        assert len(self.model.seen) + len(self.first) == N_SETS
+        return -self.model.d - self.first / 100.0
+
+
+class Options(NamedTuple):
+    lapse: float = 0.1
+    n_jobs: int | None = None
 
 
 @pytest.fixture
 def asked(monkeypatch):
     calls = []
 
-    def models_of(data, numbers, options):
-        calls.append((sorted(int(shown[0]) for shown in data.shown), options))
-        return {d: Model(d, data) for d in numbers}
+    def unjudged(self, numbers):
+        calls.append((sorted(int(shown[0]) for shown in self.data.shown), self.options))
+        return {d: Model(d, self.data) for d in numbers}
 
-    monkeypatch.setattr(cross_validation, "models_of", models_of)
+    monkeypatch.setattr(Search, "unjudged", unjudged)
+    monkeypatch.setattr(folds, "ChoicePredictor", Scores)
     return calls
 
 
 def scores(data, n_jobs=1, random_state=0, progress=False):
-    return cross_validated(data, {3, 2}, 4, {"lapse": 0.1}, random_state=random_state, n_jobs=n_jobs, progress=progress)
+    search = Search(data, Options(), "auto")
+    return cross_validated(search, {3, 2}, 4, random_state=random_state, n_jobs=n_jobs, progress=progress)
 
 
 def test_every_set_is_scored_once_by_models_that_have_not_seen_it(data, asked):
@@ -54,12 +73,12 @@ def test_every_set_is_scored_once_by_models_that_have_not_seen_it(data, asked):
         np.testing.assert_allclose(own.pointwise, np.arange(1.0, 12.0) * (-d - np.arange(11.0) / 100.0))
         assert own.elpd == pytest.approx(own.pointwise.sum())
     assert sorted(len(kept) for kept, _ in asked) == [8, 8, 8, 9]
-    assert all(options == {"lapse": 0.1} for _, options in asked)
+    assert all(options == Options() for _, options in asked)
 
 
 def test_folds_side_by_side_have_one_core_each(data, asked):
     np.testing.assert_array_equal(scores(data, n_jobs=2)[3].pointwise, scores(data)[3].pointwise)
-    assert [options.get("n_jobs") for _, options in asked] == [1] * 4 + [None] * 4
+    assert [options.n_jobs for _, options in asked] == [1] * 4 + [None] * 4
     beside, alone = ({tuple(kept) for kept, _ in part} for part in (asked[:4], asked[4:]))
     assert beside == alone
 
@@ -67,9 +86,9 @@ def test_folds_side_by_side_have_one_core_each(data, asked):
 def test_the_folds_follow_from_the_random_state(data, asked):
     for random_state in (0, 0, 1):
         scores(data, random_state=random_state)
-    folds = [kept for kept, _ in asked]
-    assert folds[:4] == folds[4:8]
-    assert folds[:4] != folds[8:]
+    kept = [sets for sets, _ in asked]
+    assert kept[:4] == kept[4:8]
+    assert kept[:4] != kept[8:]
 
 
 def test_progress_is_shown_on_request(data, asked, capfd):

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from choicegp.estimators import search
-from choicegp.estimators.search import Step, is_over, models_of
 from choicegp.selection.loo import PsisDiagnostics, loo_result
+from choicegp.selection.search import Candidate, Search, is_over
 
 
 def scored(*pointwise):
     none = PsisDiagnostics(np.zeros(4), np.zeros(4))
     result = loo_result(np.array(pointwise, float), none, np.zeros(0, int), "", ())
-    return Step(None, "annealed", result, 0.0)
+    return Candidate(None, "annealed", result, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -33,18 +32,18 @@ def test_models_are_found_as_the_search_finds_them(monkeypatch):
     """From random starts, from one utility less, and from one more where the smaller one is wanted."""
     made = []
 
-    def again(step, neighbour, start, data):
-        made.append((step.model, neighbour.model, start))
-        return step._replace(model=f"{step.model} {start}")
+    def again(self, found, neighbour, start):
+        made.append((found.fitted, neighbour.fitted, start))
+        return found._replace(fitted=f"{found.fitted} {start}")
 
-    def grown(model, before, data):
-        step = Step(model, "annealed", None, 0.0)
-        return step if before is None else again(step, before, "grown", data)
+    def grown(self, fitted, before):
+        found = Candidate(fitted, "annealed", None, 0.0)
+        return found if before is None else again(self, found, before, "grown")
 
-    monkeypatch.setattr(search, "_annealed", lambda d, options, data: f"model {d}")
-    monkeypatch.setattr(search, "_grown", grown)
-    monkeypatch.setattr(search, "_again", again)
-    models = models_of(None, [3, 4], {})
+    monkeypatch.setattr(Search, "_annealed", lambda self, d: f"model {d}")
+    monkeypatch.setattr(Search, "_grown", grown)
+    monkeypatch.setattr(Search, "_again", again)
+    models = Search(None, None, "auto").unjudged([3, 4])
     assert made == [
         ("model 2", "model 1", "grown"),
         ("model 3", "model 2 grown", "grown"),

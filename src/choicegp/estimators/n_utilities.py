@@ -1,0 +1,134 @@
+"""`select_n_utilities`: the search for the number of utilities, for users."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from choicegp.checks import check_one_of, jobs_option, seed, whole_number
+from choicegp.compute.threads import n_threads
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+from choicegp.estimators.choice_gp import ChoiceGP
+from choicegp.fitting.fit import MORE_STARTS, FitOptions
+from choicegp.selection.n_utilities import SelectionResult, choose_number
+from choicegp.selection.search import Search
+
+_MODEL = TypeVar("_MODEL", bound=ChoiceGP)
+_FEW_OBJECTS = 500  # shown; up to this number nine starts are tried, beside those that grow from fewer utilities
+
+
+def select_n_utilities(
+    data: ChoiceData,
+    max_utilities: int = 5,
+    random_state: int | None = 0,
+    *,
+    folds: int | None = None,
+    contenders: str = "undecided",
+    n_jobs: int | None = None,
+    progress: bool | str = "auto",
+    **options: Any,
+) -> SelectionResult:
+    """Choose the number of utilities by leave-one-out cross-validation.
+
+    The search goes up from one utility.  Each number is fitted from annealed random starts, and again from the
+    utilities of the number before plus a copy of one of them or plus a zero utility; the better bound counts, so
+    that a larger model is not left in a worse optimum than a smaller one.  Where the larger one is better, the number
+    before is fitted again from its utilities less one of them.  The search ends at ``max_utilities``,
+    or after two numbers in a row whose elpd is worse than the best by more than one paired standard error.  The
+    smallest number whose elpd is within one paired standard error of the best is chosen.
+
+    Leave-one-out holds the hyperparameters fixed, although the set left out helped to learn them, and so does not see
+    how well they are determined.  With ``folds``, numbers that it cannot tell apart are compared by cross-validation:
+    without each fold the whole search is repeated up to the largest of them, hyperparameters included, and the
+    smallest number whose log score is within one paired standard error of the best is chosen.  That takes several
+    times as long.
+
+    Parameters
+    ----------
+    data : ChoiceData
+        With choices.
+    max_utilities : int
+        The largest number that is tried.
+    random_state : int or None
+        Seed; the same seed gives the same result. None: a new one.
+    folds : int, optional
+        Number of folds of a cross-validation, for the case that leave-one-out leaves several numbers within one
+        standard error of the best. By default there is no cross-validation.
+    contenders : {"undecided", "all"}
+        What is cross-validated: the numbers up to the best that leave-one-out cannot tell from it, if there are
+        several; or in any case all numbers that were tried.
+    n_jobs : int, optional
+        Fits, and folds, that run side by side, by joblib; -1 for all cores.  By default as in `ChoiceGP`.
+    progress : bool or "auto"
+        Whether to show a progress bar on standard error; "auto": on a terminal.
+    **options
+        Options of `ChoiceGP`: kernel, object_effects, lapse and so on.
+
+    Returns
+    -------
+    SelectionResult
+
+    Examples
+    --------
+    >>> from choicegp import datasets
+    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
+    >>> found = select_n_utilities(data, max_utilities=2, n_restarts=1, max_iter=60)
+    >>> found.n_utilities
+    2
+    """
+    if not isinstance(data, ChoiceData):
+        raise ChoiceGPError(f"select_n_utilities takes a ChoiceData; got {type(data).__name__}")
+    most = whole_number("max_utilities", max_utilities, 1)
+    n_folds = _folds(folds, contenders, data)
+    number = seed(random_state)
+    n_shown = len(np.unique(data.flat_shown))
+    template, checked = _template(options | {"random_state": number}, n_shown)
+    selection = choose_number(
+        Search(data, checked, options.get("device", "auto")), most, n_folds=n_folds, contenders=contenders,
+        random_state=number, n_jobs=n_threads(jobs_option(n_jobs), n_shown), progress=progress,
+    )  # fmt: skip
+    models = {d: ChoiceGP(d, **template)._keep(fitted) for d, fitted in selection.models.items()}
+    return selection._replace(models=models)
+
+
+def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
+    """Fit a model with ``n_utilities="auto"``: it becomes the chosen one of the search."""
+    if init is not None:
+        raise ChoiceGPError("init= goes with a number of utilities, not with n_utilities='auto'")
+    options = {name: value for name, value in model.get_params(deep=False).items() if name != "n_utilities"}
+    selection = select_n_utilities(data, **options)
+    model.selection_ = selection
+    return model._keep(selection.model.fitted_)
+
+
+def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], FitOptions]:
+    """Check the options once, before any work; return those of the models, and the checked ones of a fit."""
+    unknown = sorted(set(options) - (set(ChoiceGP._defaults()) - {"n_utilities"}))
+    if unknown:
+        raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes those of ChoiceGP")
+    checked = FitOptions.validated(ChoiceGP(1, **options).get_params())
+    if checked.inference in ("sparse", "joint", "mcmc"):
+        raise ChoiceGPError(
+            "the number of utilities is chosen with inference='dense'; fit the chosen number by "
+            f"{checked.inference!r} afterwards"
+        )
+    # Leave-one-out needs a site for every set.  Bars of fits side by side would overwrite each other.
+    fixed: dict[str, Any] = {"progress": False, "inference": checked.inference}
+    if checked.inference == "auto":
+        fixed["inference"] = "dense"
+    if checked.n_restarts is None and n_shown <= _FEW_OBJECTS:
+        # A number of utilities that is left in a worse optimum than another is not compared fairly.
+        fixed["n_restarts"] = MORE_STARTS
+    return options | fixed, checked._replace(**fixed)
+
+
+def _folds(folds: int | None, contenders: str, data: ChoiceData) -> int | None:
+    check_one_of("contenders", contenders, ("undecided", "all"))
+    if folds is None:
+        if contenders != "undecided":
+            raise ChoiceGPError(f"contenders={contenders!r} are compared by cross-validation: pass folds=10")
+        return None
+    n_folds = whole_number("folds", folds, 2)
+    if n_folds > len(data):
+        raise ChoiceGPError(f"folds must be at most the number of sets, {len(data)}; got {folds}")
+    return n_folds

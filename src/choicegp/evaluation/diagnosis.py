@@ -1,0 +1,122 @@
+"""Whether the Gaussian posterior can be trusted, by importance sampling: no chain, no second fit.
+
+Draws of the Gaussian are weighted by the exact posterior density over the density of the Gaussian.  The tail of the
+weights has a shape k (Vehtari et al., Pareto smoothed importance sampling): below 0.5 the Gaussian covers the
+posterior, above 0.7 it misses parts of it and the weights say little else.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.checks import seed, whole_number
+from choicegp.compute.programs import program
+from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import Fitted
+from choicegp.inference.posterior import Posterior
+from choicegp.inference.problem import Problem
+from choicegp.inference.whitening import Whitening, whiten
+
+_GOOD, _USABLE = 0.5, 0.7  # Pareto k
+_FEWEST = 100  # draws: a tail cannot be judged on fewer
+
+
+class Diagnosis(NamedTuple):
+    """Whether the Gaussian approximation can be trusted.
+
+    Attributes
+    ----------
+    trusted : bool
+    message : str
+        What was found, in words.
+    pareto_k : float
+        Shape of the tail of the importance weights: below 0.5 good, below 0.7 usable.
+    effective : float
+        Effective number of draws after weighting.
+    n_draws : int
+    moved : float
+        Mean absolute change of the probability of an observed choice when draws are weighted.
+    """
+
+    trusted: bool
+    message: str
+    pareto_k: float
+    effective: float
+    n_draws: int
+    moved: float
+
+
+def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosis:
+    """Weight draws of the posterior and say what the weights mean."""
+    n_draws = whole_number("n_draws", n_draws, _FEWEST)
+    if fitted.posterior.is_sparse:
+        raise ChoiceGPError("diagnose needs inference='dense': a sparse posterior has no draws at all objects")
+    if fitted.posterior.draws is not None:
+        raise ChoiceGPError(
+            "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'"
+        )
+    k, effective, moved = importance(
+        fitted.posterior, fitted.training_problem(), n_draws=n_draws, seed=seed(random_state)
+    )
+    # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.
+    trusted = k < _USABLE or effective > 0.5 * n_draws
+    measured = f"Pareto k = {k:.2f}, {effective:.0f} of {n_draws} draws effective"
+    if k < _GOOD:
+        text = f"the Gaussian approximation covers the posterior well ({measured})"
+    elif trusted:
+        text = f"the Gaussian approximation is usable ({measured})"
+    else:
+        text = (
+            f"the Gaussian approximation misses parts of the posterior ({measured}): "
+            "compare predictions that matter with inference='mcmc'"
+        )
+    text += f"; weighting moves the probability of an observed choice by {moved:.3f} on average"
+    return Diagnosis(trusted, text, k, effective, n_draws, moved)
+
+
+def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: int) -> tuple[float, float, float]:
+    """Weight draws of the Gaussian posterior by the exact one.
+
+    Returns
+    -------
+    pareto_k : float
+        Shape of the weights' tail.
+    effective : float
+        Effective number of draws after weighting.
+    moved : float
+        Mean absolute change, by weighting, of the probability of each observed choice.
+    """
+    from arviz_stats.base import array_stats
+
+    whitening = whiten(posterior)
+    draws = np.random.default_rng(seed).normal(size=(n_draws, *whitening.centre.shape))
+    lapse = None if posterior.lapse is None else np.asarray(posterior.lapse, float)
+    logs, choices = (np.asarray(part) for part in _log_weights(draws, whitening, problem, lapse))
+    # ArviZ takes the log-likelihood of a set left out, whose weights are its inverse: hence the sign.
+    smooth, k = array_stats.psislw(-logs)
+    weights = np.exp(smooth - np.max(smooth))
+    weights /= weights.sum()
+    sets = np.concatenate([np.zeros(0), *(batch.weight for batch in problem.batches)]) > 0
+    moved = np.abs(weights @ choices[:, sets] - choices[:, sets].mean(axis=0)).mean() if sets.any() else 0.0
+    return (float(k), float(1.0 / np.sum(weights**2)), float(moved))
+
+
+@program
+def _log_weights(draws: Array, whitening: Whitening, problem: Problem, lapse: Array | None) -> tuple[Array, Array]:
+    """Return log weights (S,), up to a constant, and the probabilities of the observed choices (S, m)."""
+
+    def one(w: Array) -> tuple[Array, Array]:
+        latent = whitening.latent(w)
+        u = jnp.einsum("dij,dj->di", whitening.root, latent)
+        logs = [
+            batch.errors.log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)
+            for batch in problem.batches
+        ]
+        total = sum((jnp.sum(batch.weight * part) for batch, part in zip(problem.batches, logs, strict=True)), 0.0)
+        weight = total - 0.5 * jnp.sum(latent**2) + 0.5 * jnp.sum(w**2)
+        return weight, jnp.exp(jnp.concatenate([*logs, jnp.zeros(0)]))
+
+    return jax.lax.map(one, draws)

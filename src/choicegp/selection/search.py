@@ -1,0 +1,118 @@
+"""The search for the number of utilities: fits of 1, 2, ... of them, each from several kinds of starts."""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from choicegp.compute.devices import computing
+from choicegp.compute.progress import Clock
+from choicegp.data.choices import ChoiceData
+from choicegp.fitting.fit import FitOptions, fit_posterior
+from choicegp.fitting.record import Fitted
+from choicegp.selection.compare import differences_to_best
+from choicegp.selection.loo import LooResult, leave_one_out, prepare_to_leave_out
+
+PATIENCE = 2  # numbers in a row that are clearly worse than the best end the search
+
+
+class Candidate(NamedTuple):
+    """A number of utilities: its fit, where that started, its leave-one-out score and the time all this took."""
+
+    fitted: Fitted
+    start: str
+    loo: LooResult | None
+    seconds: float
+
+    @property
+    def result(self) -> LooResult:
+        """How well the fit predicts sets that it has not seen."""
+        assert self.loo is not None
+        return self.loo
+
+
+class Search(NamedTuple):
+    """What all fits of a search have in common: the data, the options but for the number, and the device."""
+
+    data: ChoiceData
+    options: FitOptions
+    device: str
+
+    def judged(self, most: int, n_jobs: int, say: Callable[[int], None]) -> dict[int, Candidate]:
+        """Go up from one utility until two numbers in a row are clearly worse than the best, by leave-one-out.
+
+        Parameters
+        ----------
+        most : int
+            Where the search ends at the latest.
+        n_jobs : int
+            Fits that run side by side.
+        say : callable
+            Receives each number before its turn.
+        """
+        found: dict[int, Candidate] = {}
+        annealed = self._annealed_fits(most, n_jobs)
+        for d in range(1, most + 1):
+            say(d)
+            found[d] = self._scored(self._grown(next(annealed), found.get(d - 1)), n_jobs)
+            if d > 2 and found[d].result.elpd > found[d - 1].result.elpd:
+                # Perhaps one utility less would do as well, and its fit was left in a worse optimum.
+                found[d - 1] = self._scored(self._again(found[d - 1], found[d], "shrunk"), n_jobs)
+            if is_over(found):
+                break
+        return found
+
+    def unjudged(self, numbers: Collection[int]) -> dict[int, Fitted]:
+        """Fit some numbers as the search does, from starts of the same kinds, without leaving sets out."""
+        found: dict[int, Candidate] = {}
+        for d in range(1, max(numbers) + 1):
+            found[d] = self._grown(self._annealed(d), found.get(d - 1))
+            if d > 2 and d - 1 in numbers:
+                found[d - 1] = self._again(found[d - 1], found[d], "shrunk")
+        return {d: found[d].fitted for d in numbers}
+
+    def _annealed_fits(self, most: int, n_jobs: int) -> Iterator[Fitted]:
+        """Yield the fits of 1, 2, ... utilities, of which ``n_jobs`` at a time are made side by side."""
+        from joblib import Parallel, delayed
+
+        # Threads share the compiled programs, and compiling and fitting both let other threads run.  Every fit that is
+        # begun is waited for: one left behind would continue in the background.
+        with Parallel(n_jobs, prefer="threads") as run:
+            for first in range(1, most + 1, n_jobs):
+                numbers = range(first, min(first + n_jobs, most + 1))
+                yield from run(delayed(self._annealed)(d, to_be_left_out=True) for d in numbers)
+
+    def _annealed(self, n_utilities: int, to_be_left_out: bool = False) -> Fitted:
+        options = self.options._replace(n_utilities=n_utilities)
+        with computing(self.device):
+            if to_be_left_out and self.data.has_choices:
+                prepare_to_leave_out(self.data, options)
+            return fit_posterior(self.data, options, None)
+
+    def _grown(self, fitted: Fitted, before: Candidate | None) -> Candidate:
+        """Where there is a smaller model, fit once more from that and keep the better fit."""
+        found = Candidate(fitted, "annealed", None, fitted.result.seconds)
+        return found if before is None else self._again(found, before, "grown")
+
+    def _again(self, found: Candidate, neighbour: Candidate, start: str) -> Candidate:
+        """Fit once more from a fit with one utility less or more, and keep the better one."""
+        options = self.options._replace(n_utilities=found.fitted.n_utilities).decided(self.data)
+        if options.inference != "dense":
+            return found
+        with computing(self.device):
+            fitted = fit_posterior(self.data, options, None, neighbour.fitted.posterior)
+        found = found._replace(seconds=found.seconds + fitted.result.seconds)
+        return found if fitted.elbo <= found.fitted.elbo else found._replace(fitted=fitted, start=start, loo=None)
+
+    def _scored(self, found: Candidate, n_jobs: int) -> Candidate:
+        if found.loo is not None:
+            return found
+        clock = Clock(None)
+        with computing(self.device):
+            loo = leave_one_out(found.fitted, n_jobs=n_jobs)
+        return found._replace(loo=loo, seconds=found.seconds + clock.seconds)
+
+
+def is_over(found: dict[int, Candidate]) -> bool:
+    """Whether the last numbers are all clearly worse than the best."""
+    differences = differences_to_best({d: candidate.result for d, candidate in found.items()})
+    last = [differences[d] for d in sorted(found)[-PATIENCE:]]
+    return len(found) > PATIENCE and all(-difference.elpd > difference.se for difference in last)

@@ -1,0 +1,284 @@
+"""Model files: the options of an estimator and what it has learned, for all estimators.
+
+A file is an archive of arrays and a JSON page, which holds the format, its version, the options, the encoding of
+features, the structure of the kernel, how the fit went, ids, and the names of all arrays.  A reader refuses versions
+that it does not know.
+
+Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 adds the draws of a sampled
+posterior, version 3 kernels of warped features.  Each model is written in the lowest version that can hold it.  The
+other formats have version 1.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import FitResult, Fitted
+from choicegp.inference.posterior import Draws, Posterior
+from choicegp.model import kernels
+from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
+from choicegp.model.kernels import Kernel
+from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
+from choicegp.reading.encoding import FeatureEncoding
+from choicegp.reading.sequences import id_array
+from choicegp.storage.archive import leaves_of, numbered, plain, plain_ids, read_archive, write_archive
+
+if TYPE_CHECKING:
+    from choicegp.fitting.embedding import FittedEmbedding
+    from choicegp.fitting.pairwise import FittedPairs
+
+_MODEL = TypeVar("_MODEL")
+_CHILDREN = ("first", "second", "kernel")
+_KERNELS: dict[str, Any] = {
+    name: kind for name, kind in vars(kernels).items() if isinstance(kind, type) and issubclass(kind, Kernel)
+}
+_BEST_OBJECT = "choicegp-BatchPreferenceGP"
+Arrays = dict[str, Any]
+Page = dict[str, Any]
+
+
+class Format(NamedTuple):
+    """How the records of an estimator are written: the newest version, and the two ways between record and file."""
+
+    version: int
+    pack: Callable[[Any], tuple[Arrays, Page]]
+    unpack: Callable[[Arrays, Page], Any]
+
+
+def save_model(path: "str | os.PathLike[str]", kind: str, params: dict[str, Any], fitted: Any) -> None:
+    """Write a model; a file of that name is replaced only when the new one is complete.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        A name from `FORMATS`.
+    params : dict
+        The options of the estimator.
+    fitted : Fitted, FittedPairs or FittedEmbedding
+    """
+    arrays, page = FORMATS[kind].pack(fitted)
+    if kind == _BEST_OBJECT:
+        # The one of the fit, whatever the option was set to since.
+        page["errors"] = fitted.errors.name
+    write_archive(path, arrays, {"format": kind, "version": 1} | page | {"params": _packed_params(params)})
+
+
+def load_model(path: "str | os.PathLike[str]", kind: str, make: Callable[[dict[str, Any], Any], _MODEL]) -> _MODEL:
+    """Read a model file of a kind, and make the model from its options and its record; else a clear error."""
+    known = FORMATS[kind]
+
+    def made(arrays: Arrays, page: Page) -> _MODEL:
+        return make(_unpacked_params(page["params"]), known.unpack(arrays, page))
+
+    return read_archive(path, made, kind=kind, version=known.version)
+
+
+# What the formats have in common
+
+
+def _packed_params(params: dict[str, Any]) -> Page:
+    packed = dict(params)
+    for name, value in params.items():
+        if isinstance(value, Kernel):
+            leaves = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(value)]
+            packed[name] = {"structure": _structure(value), "leaves": leaves}
+        elif isinstance(value, HyperPriors):
+            packed[name] = value._asdict()
+        elif isinstance(value, np.ndarray):
+            packed[name] = value.tolist()
+    return plain(packed)
+
+
+def _unpacked_params(packed: Page) -> dict[str, Any]:
+    params: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in packed.items()
+    }
+    if isinstance(params.get("kernel"), dict):
+        spec = params["kernel"]
+        params["kernel"] = _rebuilt(spec["structure"], iter([np.asarray(leaf)[()] for leaf in spec["leaves"]]))
+    if params.get("hyperpriors") is not None:
+        params["hyperpriors"] = HyperPriors(**{name: tuple(pair) for name, pair in params["hyperpriors"].items()})
+    return params
+
+
+def _structure(kernel: Kernel) -> Any:
+    """Name the classes of a kernel; its parameters are stored as arrays, in the order of the leaves."""
+    name = type(kernel).__name__
+    if _KERNELS.get(name) is not type(kernel):
+        raise ChoiceGPError(f"a model with the kernel {name} cannot be saved: only choicegp's own kernels can")
+    children = [getattr(kernel, part) for part in _CHILDREN if hasattr(kernel, part)]
+    return [name, *(_structure(child) for child in children)]
+
+
+def _rebuilt(structure: Any, leaves: Iterator[Any]) -> Kernel:
+    """Make a kernel of that structure whose parameters are the next arrays."""
+    name, *children = structure
+    inner = [_rebuilt(child, leaves) for child in children]
+    kernel = _KERNELS[name](*inner)
+    # A kernel's own parameters are fields after those that are kernels.
+    fields, treedef = jax.tree.flatten(kernel)
+    of_inner = jax.tree.leaves(inner)
+    return jax.tree.unflatten(treedef, [*of_inner, *(next(leaves) for _ in fields[len(of_inner) :])])
+
+
+def _packed_data(data: ChoiceData) -> tuple[Arrays, Page]:
+    arrays = {
+        "data_X": data.X, "data_shown": data.flat_shown, "data_offsets": data.offsets, "data_chosen": data.flat_chosen,
+    }  # fmt: skip
+    if data.weights is not None:
+        arrays["data_weights"] = data.weights
+    return arrays, {
+        "object_ids": plain_ids(data.object_ids),
+        "set_ids": plain_ids(data.set_ids),
+        "respondents": None if data.respondents is None else plain_ids(data.respondents),
+    }
+
+
+def _unpacked_data(arrays: Arrays, page: Page, encoding: FeatureEncoding) -> ChoiceData:
+    offsets = arrays["data_offsets"]
+    shown = np.split(arrays["data_shown"], offsets[1:-1])
+    masks = np.split(arrays["data_chosen"], offsets[1:-1])
+    data = ChoiceData.from_sets(
+        arrays["data_X"], shown, [rows[mask] for rows, mask in zip(shown, masks, strict=True)],
+        object_ids=page["object_ids"], respondents=page["respondents"], weights=arrays.get("data_weights"),
+        encoding=encoding,
+    )  # fmt: skip
+    # Set ids may repeat after data.take (a bootstrap sample), which from_sets refuses.
+    return replace(data, set_ids=id_array(page["set_ids"], len(data), "set_ids", "sets"))
+
+
+def _packed_data_if_any(data: ChoiceData | None) -> tuple[Arrays, Page]:
+    """Pack data that predictions do not need: ids that no file holds are no reason not to save the model."""
+    try:
+        return ({}, {}) if data is None else _packed_data(data)
+    except ChoiceGPError:
+        return {}, {}
+
+
+def _unpacked_data_if_any(arrays: Arrays, page: Page, encoding: FeatureEncoding) -> ChoiceData | None:
+    return _unpacked_data(arrays, page, encoding) if "data_X" in arrays else None
+
+
+def _packed_result(result: FitResult) -> Page:
+    return plain(result._asdict() | {"elbo_trace": None})
+
+
+def _unpacked_result(packed: Page, trace: np.ndarray) -> FitResult:
+    return FitResult(**packed | {"elbo_trace": trace, "notes": tuple(packed["notes"])})
+
+
+# Utilities that are Gaussian processes
+
+
+def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
+    posterior, data = fitted.posterior, fitted.data
+    structure = _structure(posterior.prior.kernels)
+    own, ids = _packed_data(data)
+    arrays: Arrays = own | leaves_of("kernel", posterior.prior.kernels) | {
+        "X": posterior.objects.X, "codes": posterior.objects.codes, "mean": posterior.mean, "dual": posterior.dual,
+        "gain": posterior.gain, "centre": fitted.centre, "scale": fitted.scale,
+        "elbo_trace": fitted.result.elbo_trace, "lapse": posterior.lapse,
+        "log_effect_variance": posterior.prior.log_effect_variance,
+    }  # fmt: skip
+    if posterior.draws is not None:
+        arrays |= {"draws_dual": posterior.draws.dual, "draws_inverse": posterior.draws.inverse}
+    page = {
+        "version": 3 if "Warped" in str(structure) else 1 if posterior.draws is None else 2,
+        "kernel": structure, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
+        "fit": _packed_result(fitted.result), "known_ids": plain_ids(fitted.codes),
+    }  # fmt: skip
+    return {name: array for name, array in arrays.items() if array is not None}, page | ids
+
+
+def _unpack(arrays: Arrays, page: Page) -> Fitted:
+    prior = UtilityPrior(_rebuilt(page["kernel"], numbered(arrays, "kernel")), arrays.get("log_effect_variance"))
+    draws = Draws(arrays["draws_dual"], arrays["draws_inverse"]) if "draws_dual" in arrays else None
+    posterior = Posterior(
+        prior, Objects(arrays["X"], arrays["codes"]), arrays["mean"], arrays["dual"], arrays["gain"],
+        arrays.get("lapse"), draws,
+    )  # fmt: skip
+    result = _unpacked_result(page["fit"], arrays["elbo_trace"])
+    codes = {value: number for number, value in enumerate(page["known_ids"])}
+    errors = ERROR_MODELS[page["errors"]] if page["format"] == _BEST_OBJECT else DISCERNIBILITY
+    data = _unpacked_data(arrays, page, FeatureEncoding.from_json(page["encoding"]))
+    return Fitted(posterior, page["elbo"], result, arrays["centre"], arrays["scale"], codes, errors, data)
+
+
+# Preferences between two objects
+
+
+def _pack_pairs(fitted: "FittedPairs") -> tuple[Arrays, Page]:
+    process = fitted.process
+    own, ids = _packed_data_if_any(fitted.data)
+    arrays = own | leaves_of("points", process.points) | leaves_of("kernel", process.kernels) | {
+        "dual": process.dual, "gain": process.gain, "centre": fitted.centre, "scale": fitted.scale,
+        "trace": fitted.result.elbo_trace,
+    }  # fmt: skip
+    return arrays, ids | {
+        "kernel": _structure(process.kernels), "encoding": fitted.encoding.to_json(), "evidence": fitted.log_evidence,
+        "fit": _packed_result(fitted.result),
+    }  # fmt: skip
+
+
+def _unpack_pairs(arrays: Arrays, page: Page) -> "FittedPairs":
+    from choicegp.fitting.pairwise import FittedPairs
+    from choicegp.inference.pair_process import PairProcess
+
+    points = tuple(numbered(arrays, "points", sum(name.startswith("points_") for name in arrays)))
+    kernel = _rebuilt(page["kernel"], numbered(arrays, "kernel"))
+    encoding = FeatureEncoding.from_json(page["encoding"])
+    return FittedPairs(
+        PairProcess(kernel, points, arrays["dual"], arrays["gain"]), page["evidence"],
+        _unpacked_result(page["fit"], arrays["trace"]), arrays["centre"], arrays["scale"], encoding,
+        _unpacked_data_if_any(arrays, page, encoding),
+    )  # fmt: skip
+
+
+# A network
+
+
+def _pack_embedding(fitted: "FittedEmbedding") -> tuple[Arrays, Page]:
+    result, embedding = fitted.result, fitted.embedding
+    own, ids = _packed_data_if_any(fitted.data)
+    arrays = own | leaves_of("matrix", embedding.matrices) | leaves_of("shift", embedding.shifts) | {
+        "centre": fitted.centre, "scale": fitted.scale, "losses": result.losses,
+        "validation_losses": result.validation_losses,
+    }  # fmt: skip
+    kept = ("status", "message", "best_epoch", "seconds")
+    return arrays, ids | {
+        "fit": plain({name: getattr(result, name) for name in kept}), "n_matrices": len(embedding.matrices),
+        "encoding": fitted.encoding.to_json(),
+    }  # fmt: skip
+
+
+def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
+    from choicegp.fitting.embedding import EmbeddingFit, FittedEmbedding
+    from choicegp.model.embedding import Embedding
+
+    matrices, shifts = (tuple(numbered(arrays, name, page["n_matrices"])) for name in ("matrix", "shift"))
+    losses = {name: arrays[name] for name in ("losses", "validation_losses")}
+    result = EmbeddingFit(**page["fit"], n_epochs=len(losses["losses"]), **losses)
+    encoding = FeatureEncoding.from_json(page["encoding"])
+    return FittedEmbedding(
+        Embedding(matrices, shifts), result, arrays["centre"], arrays["scale"], encoding,
+        _unpacked_data_if_any(arrays, page, encoding),
+    )  # fmt: skip
+
+
+_PAIRS = Format(1, _pack_pairs, _unpack_pairs)
+FORMATS = {
+    "choicegp-model": Format(3, _pack, _unpack),
+    _BEST_OBJECT: Format(3, _pack, _unpack),
+    "choicegp-PreferenceGP": _PAIRS,
+    "choicegp-GeneralPreferenceGP": _PAIRS,
+    "choicegp-PairGP": _PAIRS,
+    "choicegp-embedding": Format(1, _pack_embedding, _unpack_embedding),
+}
+"""What each kind of model file holds, by the name that its page gives."""
