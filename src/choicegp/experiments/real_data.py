@@ -173,7 +173,7 @@ def tossed(pairs: PairSplit, seed: int) -> ChoiceData:
 
 def searched(pairs: PairSplit, most: int, **options: Any) -> RunValues:
     """Search for the number of utilities; numbers that the search did not come to have no values."""
-    found = select_n_utilities(pairs.train, most, progress=False, **options)
+    found = select_n_utilities(pairs.train, most, **options)
     values: RunValues = {"n_utilities": found.n_utilities, "reason": found.reason, "n_train": pairs.n_train}
     table = found.table.assign(difference=0.0 - found.table["elpd_diff"], difference_se=found.table["dse"])
     for column in ("elpd", "se", "difference", "difference_se", "doubtful"):
