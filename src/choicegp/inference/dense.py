@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program, with_settings_of_this_thread
 from choicegp.compute.progress import Clock, Report
-from choicegp.inference.adam import Adam
+from choicegp.inference.adam import LOG_BOUNDS, Adam
 from choicegp.inference.expectation import expect, marginals, quasi_normals
 from choicegp.inference.fit import Fit
 from choicegp.inference.posterior import (
@@ -47,10 +47,10 @@ BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 N_POINTS = 16
 _ATTEMPTS = 4  # at a block of steps
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
-_LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
 LAPSE_PRIOR = (2.0, 20.0)
 """Beta prior of a learned lapse rate."""
 _RATE = 0.4  # of Adam, in log hyperparameters
+_DECAY, _EPSILON = (0.8, 0.95), 1e-3  # of Adam
 
 
 class State(NamedTuple):
@@ -87,7 +87,7 @@ def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | No
     """Make the first state, of NumPy arrays: every operation of JAX outside a program is compiled by itself."""
     factor = factorise_on_host(np.asarray(covariance_at(prior, problem)))
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
-    adam = Adam.begin(sum(leaf.size for leaf in jax.tree.leaves(prior)))
+    adam = Adam.begin(np.zeros(sum(leaf.size for leaf in jax.tree.leaves(prior))))
     # With explicit types: a weakly typed number in the first state would have the block compiled twice.
     rho, rate, objective = (np.asarray(number, float) for number in (0.5, _RATE, -np.inf))
     return State(prior, factor, sites, lapse, adam, rho, rate, objective)  # type: ignore[arg-type]
@@ -131,8 +131,8 @@ def _climb(state: State, moments: Moments, problem: Problem, settings: Settings)
     gradient = ravel_pytree(evidence_gradient(state.prior, problem, moments, state.sites))[0]
     if settings.hyperpriors is not None:
         gradient += ravel_pytree(jax.grad(log_density)(state.prior, settings.hyperpriors))[0]
-    update, adam = state.adam.direction(gradient)
-    prior = restore(jnp.clip(parameters + state.rate * update, _LOWEST, _HIGHEST))
+    update, adam = state.adam.direction(gradient, _DECAY, _EPSILON)
+    prior = restore(jnp.clip(parameters + state.rate * update, *LOG_BOUNDS))
     return prior, factorise(prior_covariance(prior, problem), state.factor.jitter), adam
 
 

@@ -1,16 +1,16 @@
 """Training of a Pareto embedding: Adam on small batches of sets, ended when validation sets gain no more."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
 from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock, Report
 from choicegp.data.choices import ChoiceData
+from choicegp.inference.adam import Adam
 from choicegp.model.embedding import Batch, Embedding, batch_loss, set_losses
 
 _MOST_PAIRS = 2_000_000  # of objects of one set that a batch holds, so that memory stays in the hundreds of megabytes
@@ -112,14 +112,14 @@ def train_embedding(
     weights = settings.weights.astype(sets.X.dtype)
     rate = np.asarray(settings.learning_rate, sets.X.dtype)
     on_device = jax.tree.map(jnp.asarray, sets)
-    now, moments = embedding, _first_moments(embedding)
+    now, adam = embedding, Adam.begin(embedding)
     best, best_epoch, least, last_gain, mark = embedding, 0, np.inf, 0, np.inf
     losses: list[float] = []
     judgements: list[float] = []
     status, message = "stopped", f"stopped after {settings.max_epochs} epochs: raise max_epochs to go on"
     for epoch in range(1, settings.max_epochs + 1):
         order = _batches(rng.permutation(training), size)
-        now, moments, loss = _epoch(now, moments, on_device, order, weights, rate)
+        now, adam, loss = _epoch(now, adam, on_device, order, weights, rate)
         losses.append(float(loss))
         judgements.append(float(_judge(now, on_device, judged, weights)))
         if not (np.isfinite(losses[-1]) and np.isfinite(judgements[-1])):
@@ -170,27 +170,20 @@ def _batch(sets: PaddedSets, positions: Array) -> Batch:
     return Batch(X, jnp.asarray(sets.present)[positions], jnp.asarray(sets.chosen)[positions], weights)
 
 
-def _first_moments(embedding: Embedding) -> tuple[Any, ...]:
-    """Return the state of Adam as a plain tuple: programs with foreign classes are not kept between processes."""
-    return tuple(jax.tree.leaves(optax.adam(1.0).init(embedding)))
-
-
 @program
 def _epoch(
-    embedding: Embedding, moments: tuple, sets: PaddedSets, order: Array, weights: Array, rate: Array
-) -> tuple[Embedding, tuple, Array]:
+    embedding: Embedding, adam: Adam, sets: PaddedSets, order: Array, weights: Array, rate: Array
+) -> tuple[Embedding, Adam, Array]:
     """Take one step for each batch; return also the mean of the batches' losses."""
-    optimiser = optax.adam(rate)
-    structure = jax.tree.structure(optimiser.init(embedding))
 
-    def step(carry: tuple[Embedding, tuple], positions: Array) -> tuple[tuple[Embedding, tuple], Array]:
-        now, leaves = carry
+    def step(carry: tuple[Embedding, Adam], positions: Array) -> tuple[tuple[Embedding, Adam], Array]:
+        now, adam = carry
         loss, gradient = jax.value_and_grad(batch_loss)(now, _batch(sets, positions), weights)
-        change, state = optimiser.update(gradient, jax.tree.unflatten(structure, leaves))
-        return (optax.apply_updates(now, change), tuple(jax.tree.leaves(state))), loss
+        direction, adam = adam.direction(gradient)
+        return (jax.tree.map(lambda x, dx: x - rate * dx, now, direction), adam), loss
 
-    (embedding, moments), losses = jax.lax.scan(step, (embedding, moments), order)
-    return embedding, moments, losses.mean()
+    (embedding, adam), losses = jax.lax.scan(step, (embedding, adam), order)
+    return embedding, adam, losses.mean()
 
 
 @program

@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
+from choicegp.inference.adam import LOG_BOUNDS
 from choicegp.inference.descent import Descent, Watch, descend
 from choicegp.inference.laplace import Laplace, Margins, laplace
 from choicegp.inference.starts import rescaled
@@ -23,7 +24,6 @@ from choicegp.model.kernels import Kernel
 from choicegp.model.pair_kernels import ObjectPairs, PairFeatures
 from choicegp.model.prior import UtilityPrior
 
-_BOUNDS = (-8.0, 14.0)  # of log hyperparameters
 _LENGTHSCALES = (1.0, 0.4, 2.5)  # of the starts in turn, times the square root of the number of features
 _FIRST_VARIANCE = 7.0
 _PAIR_COVARIANCE = {
@@ -121,12 +121,12 @@ def learned(
         phase = f"start {start + 1} of {n_restarts}"
         first = Descent(np.asarray(x))
         most = min(_TRIAL[task.kind], max_iter)
-        trials.append(descend(watch, phase, loss, first, most, tol, [_BOUNDS] * len(x)))
+        trials.append(descend(watch, phase, loss, first, most, tol, [LOG_BOUNDS] * len(x)))
         if watch.clock.is_up:
             break
     best = min(trials, key=lambda run: min(run.losses, default=np.inf))
     if not watch.clock.is_up:
-        best = descend(watch, "fit", loss, best, max_iter, tol, [_BOUNDS] * len(best.x), flat=tol)
+        best = descend(watch, "fit", loss, best, max_iter, tol, [LOG_BOUNDS] * len(best.x), flat=tol)
     if not best.losses:
         raise ChoiceGPError("the fit failed: no finite evidence was found. Try standardize=True or another kernel")
     return best, restore(best.x)

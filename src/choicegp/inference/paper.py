@@ -20,13 +20,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock, Report
+from choicegp.inference.adam import LOG_BOUNDS, Adam
 from choicegp.inference.descent import Descent, Watch, descend
 from choicegp.inference.expectation import expected_log_likelihood, marginals, quasi_normals
 from choicegp.inference.fit import Fit
@@ -40,9 +40,9 @@ BLOCK = 100  # Adam steps between two looks from Python: progress and clock
 N_POINTS = 64
 _MAP_ITERATIONS, _MAP_TOLERANCE = 500, 1e-3
 _TRIAL = 40  # iterations of L-BFGS from every MAP run before the starts are compared
-_HYPERPARAMETERS, _LOG_PRECISIONS = (-8.0, 14.0), (-20.0, 20.0)  # bounds
+_LOG_PRECISIONS = (-20.0, 20.0)  # bounds
 _CHUNK = 50_000  # utility differences worked on at a time
-_ADAM = optax.adam(0.01)
+_RATE = 0.01  # of Adam
 
 
 class Parameters(NamedTuple):
@@ -58,7 +58,7 @@ class Parameters(NamedTuple):
 
     def within_bounds(self) -> "Parameters":
         """Move hyperparameters and precisions to where they may be."""
-        prior = jax.tree.map(lambda leaf: jnp.clip(leaf, *_HYPERPARAMETERS), self.prior)
+        prior = jax.tree.map(lambda leaf: jnp.clip(leaf, *LOG_BOUNDS), self.prior)
         return self._replace(prior=prior, log_precision=jnp.clip(self.log_precision, *_LOG_PRECISIONS))
 
 
@@ -202,7 +202,7 @@ def _finish(task: Task, parameters: Parameters, status: str, message: str, trace
 
 class _AdamState(NamedTuple):
     parameters: Parameters
-    moments: optax.OptState
+    adam: Adam
     safe: Parameters
 
 
@@ -214,10 +214,11 @@ def _adam_block(
         now = state.parameters
         bound, slope = jax.value_and_grad(bound_on_samples)(now, problem, key, n_samples, lapse)
         slope = slope._replace(prior=jax.tree.map(lambda part: learn * part, slope.prior))
-        updates, moments = _ADAM.update(jax.tree.map(jnp.negative, slope), state.moments)
-        on = _AdamState(jax.tree.map(jnp.add, now, updates).within_bounds(), moments, now)
+        direction, adam = state.adam.direction(slope)
+        moved = jax.tree.map(lambda x, dx: x + _RATE * dx, now, direction)
+        on = _AdamState(moved.within_bounds(), adam, now)
         # A step that left the numbers goes back to the last good place, with Adam's memory wiped.
-        back = _AdamState(state.safe, _ADAM.init(state.safe), state.safe)
+        back = _AdamState(state.safe, Adam.begin(state.safe), state.safe)
         healthy = jnp.isfinite(bound) & jnp.all(jnp.isfinite(ravel_pytree(slope)[0]))
         return jax.tree.map(lambda good, retry: jnp.where(healthy, good, retry), on, back), bound
 
@@ -279,7 +280,7 @@ def fit_paper(
     prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
     task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, Watch(clock, report))
     start = _map_starts(task, [tie(prior)] * n_starts, seed)[0]
-    state, trace = _AdamState(start, _ADAM.init(start), start), np.zeros(0)
+    state, trace = _AdamState(start, Adam.begin(start), start), np.zeros(0)
     learn = np.asarray(float(learn_prior))
     while len(trace) < max_iter and not clock.is_up:
         key = jax.random.fold_in(jax.random.key(seed), len(trace))
@@ -331,7 +332,7 @@ def fit_paper_converged(
     starts = _map_starts(task, priors, seed)
     template, unravel = starts[0], ravel_pytree(starts[0])[1]
     sizes = [ravel_pytree(part)[0].size for part in template]
-    bounds = np.repeat([_HYPERPARAMETERS, (-np.inf, np.inf), _LOG_PRECISIONS], sizes, axis=0)
+    bounds = np.repeat([LOG_BOUNDS, (-np.inf, np.inf), _LOG_PRECISIONS], sizes, axis=0)
     if not learn_prior:
         bounds[: sizes[0]] = np.asarray(ravel_pytree(template.prior)[0])[:, None]
     loss = partial(_bound_loss, template, task.problem, normals, task.lapse)

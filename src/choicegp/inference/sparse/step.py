@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 
 from choicegp.compute.programs import program
+from choicegp.inference.adam import LOG_BOUNDS, Adam
 from choicegp.inference.dense import LAPSE_PRIOR
 from choicegp.inference.expectation import Marginals, of_differences, samples
 from choicegp.inference.posterior import Posterior
@@ -36,10 +36,9 @@ from choicegp.model.derivatives import expected_derivatives, sampled_log_likelih
 from choicegp.model.hyperpriors import HyperPriors, is_learned, log_density
 from choicegp.model.prior import Objects, UtilityPrior
 
-_LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
 _FIRST_SIZE = 3.0  # of the utilities at the start
 _LEAST_VARIANCE = 1e-12  # a covariance of zeros too has a factor: a linear kernel where no feature varies
-_ADAM = optax.scale_by_adam(b1=0.9, b2=0.98, eps=1e-3)
+_DECAY, _EPSILON = (0.9, 0.98), 1e-3  # of Adam
 
 
 class Settings(NamedTuple):
@@ -64,8 +63,7 @@ class State(NamedTuple):
         R, the precision of all sites at the whitened inducing points.
     linear : Array (d, M)
         Their linear part h.
-    adam : pytree
-        Running averages of the gradients.
+    adam : Adam
     lapse : Array or None
         Lapse rate.
     """
@@ -74,7 +72,7 @@ class State(NamedTuple):
     points: Array
     precision: Array
     linear: Array
-    adam: Any
+    adam: Adam
     lapse: Array | None
 
 
@@ -107,8 +105,7 @@ def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.
     linear = rng.normal(size=(d, n)) * _FIRST_SIZE / np.sqrt(typical)
     points = np.asarray(points, float)
     rate: Any = None if lapse is None else np.asarray(lapse, float)
-    adam = jax.tree.map(np.asarray, _ADAM.init((prior, points)))
-    return State(prior, points, np.zeros((d, n, n)), linear, adam, rate)  # type: ignore[arg-type]
+    return State(prior, points, np.zeros((d, n, n)), linear, Adam.begin((prior, points)), rate)  # type: ignore[arg-type]
 
 
 _variance_at = program(UtilityPrior.variance)
@@ -259,12 +256,12 @@ def _climb(state: State, gradient: tuple[UtilityPrior, Array], rate: Array, sett
         of_prior = jax.tree.map(jnp.add, of_prior, more)
     if not settings.learn_points:
         of_points = jnp.zeros_like(of_points)
-    (move, shift), adam = _ADAM.update((of_prior, of_points), state.adam)
+    (move, shift), adam = state.adam.direction((of_prior, of_points), _DECAY, _EPSILON)
     prior = state.prior
     if settings.learn_prior:
 
         def moved(path: Any, x: Array, dx: Array) -> Array:
-            return jnp.clip(x + rate * dx, _LOWEST, _HIGHEST) if is_learned(path) else x
+            return jnp.clip(x + rate * dx, *LOG_BOUNDS) if is_learned(path) else x
 
         prior = jax.tree_util.tree_map_with_path(moved, prior, move)
     return state._replace(prior=prior, points=state.points + rate * shift, adam=adam)
