@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from choicegp.estimators.leave_one_out import compare
     from choicegp.estimators.pareto_embedding import ParetoEmbedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
+    from choicegp.inference.registry import MCMC, Dense, Joint, Paper, Sparse
     from choicegp.model.hyperpriors import HyperPriors
 
 # XLA's loader warns on standard error about every program that comes from the compilation cache.
@@ -45,21 +46,27 @@ _HOME = {
     "compare": "choicegp.estimators.leave_one_out",
     "search_embedding": "choicegp.estimators.embedding_search",
     "select_n_utilities": "choicegp.estimators.dimension",
+    **dict.fromkeys(("Dense", "Joint", "MCMC", "Paper", "Sparse"), "choicegp.inference.registry"),
 }
 _MODULES = ("datasets", "kernels", "metrics")
 
 __all__ = [
+    "MCMC",
     "BatchPreferenceGP",
     "ChoiceData",
     "ChoiceDataError",
     "ChoiceFolder",
     "ChoiceGP",
     "ChoiceGPError",
+    "Dense",
     "GeneralPreferenceGP",
     "HyperPriors",
+    "Joint",
     "PairGP",
+    "Paper",
     "ParetoEmbedding",
     "PreferenceGP",
+    "Sparse",
     "__version__",
     "compare",
     "datasets",

@@ -8,10 +8,11 @@ from choicegp.compute.devices import computing
 from choicegp.estimators import dimension
 from choicegp.estimators.leave_one_out import prepare_to_leave_out
 from choicegp.estimators.search import Step
-from choicegp.fitting.fit import FitOptions, fit_posterior
-from choicegp.fitting.neighbours import grown_starts
+from choicegp.fitting.fit import fit_posterior
+from choicegp.fitting.options import FitOptions
 from choicegp.inference.posterior import condition, factorise_on_host, prior_covariance
 from choicegp.inference.problem import pose
+from choicegp.inference.starts import grown_starts
 from choicegp.selection import cavity
 from choicegp.selection.compare import HeldOut
 from choicegp.selection.loo import CavityDiagnostics, loo_result

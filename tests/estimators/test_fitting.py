@@ -6,7 +6,7 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceGPError, HyperPriors
 from choicegp.fitting import fit as fitting
-from choicegp.fitting.fit import FitOptions
+from choicegp.fitting.options import FitOptions
 from choicegp.kernels import RBF, Additive, Linear, Matern12, Matern32, Matern52, Periodic, Sum
 
 
@@ -79,7 +79,7 @@ WRONG = [
     ({"n_jobs": "all"}, "n_jobs must be a whole number"),
     ({"progress": "x"}, "progress must be True, False or 'auto'; got 'x'"),
     ({"progress": None}, "progress must be True, False or 'auto'"),
-    ({"random_state": None}, "random_state must be a whole number of at least 0; got None"),
+    ({"random_state": "x"}, "random_state must be a whole number of at least 0; got 'x'"),
     ({"random_state": -1}, "random_state must be a whole number of at least 0; got -1"),
     ({"random_state": 1.0}, "random_state must be a whole number"),
 ]

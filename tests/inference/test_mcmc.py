@@ -9,11 +9,12 @@ from scipy.special import ndtr
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
 from choicegp.compute.devices import computing
 from choicegp.compute.progress import Clock
-from choicegp.inference import mcmc
-from choicegp.inference.importance import importance
-from choicegp.inference.mcmc import Sampling, align, message_of, sample
+from choicegp.evaluation.diagnosis import importance
+from choicegp.inference.driver import Inferred, Learning, Task, Watch, run
+from choicegp.inference.mcmc import MCMCInference, align, judged
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import pose
+from choicegp.inference.registry import MCMC
 from choicegp.inference.whitening import log_posterior, whiten
 from choicegp.kernels import RBF
 
@@ -180,8 +181,8 @@ def test_label_switching_is_undone(dense):
 
 
 def test_bad_mixing_is_told():
-    bad = Sampling(np.zeros((4, 100, 1, 3)), 1.4, 12.0, 3, True)
-    status, message = message_of(bad)
+    apart = np.random.default_rng(0).normal(size=(4, 100, 1, 3)) + 2.0 * np.arange(4)[:, None, None, None]
+    status, message = judged(apart, 3, complete=True)
     assert status == "stopped"
     assert "3 divergent" in message
     assert "have not mixed" in message
@@ -190,7 +191,11 @@ def test_bad_mixing_is_told():
 def test_progress_is_reported(dense, problem):
     seen = []
     with computing():
-        sample(dense.posterior_, problem, n_draws=60, seed=0, clock=Clock(None), report=lambda *told: seen.append(told))
-    assert [phase for phase, _, _ in seen] == ["warming up"] * mcmc._WARM_UP_BLOCKS + ["sampling"] * 2
-    assert [step for _, step, _ in seen][-2:] == [50, 100]
-    assert all(np.isfinite(value) for _, _, value in seen)
+        watch = Watch(Clock(None), lambda *told: seen.append(told))
+        task = Task(dense.posterior_.prior, problem, Learning(None), watch, 1, 60)
+        before = Inferred(dense.posterior_, 0.0, "converged", "", 0, np.zeros(0))
+        state, _ = run(MCMCInference(task, before, MCMC(n_draws=60, n_warm_up=100)))
+    assert state.n_draws == 100
+    assert [phase for phase, _, _ in seen] == ["warming up", "sampling", "sampling"]
+    assert [step for _, step, _ in seen] == [0, 50, 100]
+    assert all(np.isfinite(value) for _, _, value in seen[1:])

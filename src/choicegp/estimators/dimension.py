@@ -14,8 +14,8 @@ from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.estimators.cross_validation import cross_validated
 from choicegp.estimators.search import Step, judged_steps
-from choicegp.fitting.coinciding import alike_notes
-from choicegp.fitting.fit import MORE_STARTS, FitOptions
+from choicegp.fitting.notes import alike_notes
+from choicegp.fitting.options import MORE_STARTS, FitOptions
 from choicegp.selection.compare import HeldOut, Judged, differences_to_best, smallest_within_one_se, undecided
 from choicegp.selection.loo import LooResult
 
@@ -162,7 +162,7 @@ def _template(options: dict[str, Any]) -> dict[str, Any]:
             f"the number of utilities is chosen with inference='dense'; fit that number by {checked.inference!r} after"
         )
     # Leave-one-out needs a site for every set.  Bars of fits side by side would overwrite each other.
-    inference = "dense" if checked.inference == "auto" else checked.inference
+    inference = "dense" if checked.inference == "auto" else options["inference"]
     return options | {"inference": inference, "progress": False}
 
 

@@ -20,6 +20,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior
+from choicegp.inference.registry import Method
 from choicegp.model import kernels
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
 from choicegp.model.hyperpriors import HyperPriors
@@ -53,6 +54,8 @@ def _unmake(model: UtilityGP) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         params["kernel"] = kernel_to_json(params["kernel"])
     if isinstance(params["hyperpriors"], HyperPriors):
         params["hyperpriors"] = params["hyperpriors"]._asdict()
+    if isinstance(params.get("inference"), Method):
+        params["inference"] = params["inference"].to_json()
     arrays = {
         "X": posterior.objects.X, "codes": posterior.objects.codes, "mean": posterior.mean,
         "dual": posterior.dual, "gain": posterior.gain, "centre": model.fitted_.centre, "scale": model.fitted_.scale,
@@ -91,6 +94,8 @@ def _make(make: type[_ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any])
         params["kernel"] = kernel_from_json(params["kernel"])
     if params["hyperpriors"] is not None:
         params["hyperpriors"] = HyperPriors(**{k: tuple(v) for k, v in params["hyperpriors"].items()})
+    if isinstance(params.get("inference"), dict):
+        params["inference"] = Method.from_json(params["inference"])
     encoding = FeatureEncoding.from_json(about["encoding"])
     leaves = (arrays[f"kernel_{number}"] for number in count())
     prior = UtilityPrior(rebuild(about["kernel"], leaves), arrays.get("log_effect_variance"))

@@ -10,7 +10,8 @@ from choicegp.compute.devices import computing
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.fit import FitOptions, scaling
+from choicegp.fitting.options import FitOptions
+from choicegp.fitting.record import scaling
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.prior import Objects
 from choicegp.prediction.utilities import joint_samples

@@ -15,7 +15,7 @@ from choicegp.data.pareto import undominated_in_sets
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
 from choicegp.evaluation import metrics
-from choicegp.fitting.fit import scaling
+from choicegp.fitting.record import scaling
 from choicegp.inference.embedding_training import TrainedEmbedding, TrainingSettings, padded_sets, train_embedding
 from choicegp.model.embedding import Embedding, term_weights
 from choicegp.reading.encoding import FeatureEncoding, group_equal_rows

@@ -14,9 +14,10 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
-from choicegp.fitting.fit import hyperpriors_option, scaling
-from choicegp.fitting.record import FitResult, Utilities
-from choicegp.inference.descent import Descent, Watch
+from choicegp.fitting.options import hyperpriors_option
+from choicegp.fitting.record import FitResult, Utilities, scaling
+from choicegp.inference.descent import Descent
+from choicegp.inference.driver import Watch
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned, margin_moments, utility_moments
 from choicegp.inference.problem import padded_size

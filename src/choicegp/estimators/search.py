@@ -8,7 +8,8 @@ from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.estimators.leave_one_out import leave_one_out, prepare_to_leave_out
-from choicegp.fitting.fit import FitOptions, fit_posterior
+from choicegp.fitting.fit import fit_posterior
+from choicegp.fitting.options import FitOptions
 from choicegp.selection.compare import differences_to_best
 from choicegp.selection.loo import LooResult
 

@@ -1,13 +1,15 @@
-"""What a fit gives: one immutable record, on which prediction, selection and storage stand."""
+"""What a fit gives, one immutable record on which prediction, selection and storage stand; and how data are posed."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
+from choicegp.data.moments import Moments
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
-from choicegp.model.error_models import ErrorModel
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.prior import Objects
 from choicegp.reading.encoding import FeatureEncoding
 
@@ -144,9 +146,11 @@ class Fitted(NamedTuple):
 
     def training_problem(self) -> Problem:
         """Return the problem that was fitted; its objects are in the posterior's order."""
-        table = self.objects(self.data)
-        X, codes = np.asarray(table.X), np.asarray(table.codes)
-        return pose(self.data, X, codes, effects=self.has_effects, errors=self.errors)
+        return posed(self.data, self.centre, self.scale, dict(self.codes), effects=self.has_effects, errors=self.errors)
+
+    def problem_by_row(self) -> Problem:
+        """Pose the training data with every row of their table an object of its own, whose code is its row."""
+        return pose(self.data, self.data.X, np.arange(len(self.data.X)), effects=True, errors=self.errors)
 
 
 def object_ids(X: Any) -> list[Any]:
@@ -154,3 +158,23 @@ def object_ids(X: Any) -> list[Any]:
     if isinstance(X, ChoiceData):
         return list(X.object_ids)
     return list(X.index) if hasattr(X, "index") and hasattr(X, "columns") else list(range(len(X)))
+
+
+def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the shown objects' features; a constant feature is left unscaled."""
+    if not standardize:
+        n_features = len(data.encoding.feature_names)
+        return np.zeros(n_features), np.ones(n_features)
+    if isinstance(data, ChoiceFolder):
+        return data.moments.mean, data.moments.scale
+    moments = Moments.of(data.X[np.unique(data.flat_shown)])
+    return moments.mean, moments.scale
+
+
+def posed(
+    data: ChoiceData, centre: np.ndarray, scale: np.ndarray, codes: dict[Any, int], *, effects: bool,
+    errors: ErrorModel = DISCERNIBILITY,
+) -> Problem:  # fmt: skip
+    """Pose choice data, scaled; ids that ``codes`` does not know are added to it."""
+    numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
+    return pose(data, (data.X - centre) / scale, numbers, effects=effects, errors=errors)

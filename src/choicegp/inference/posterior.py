@@ -28,7 +28,7 @@ class Factor(NamedTuple):
     jitter: Array
 
 
-class Moments(NamedTuple):
+class GaussianMoments(NamedTuple):
     """The posterior that prior and sites make.
 
     Attributes
@@ -77,13 +77,13 @@ def factorise(covariance: Array, jitter: Array) -> Factor:
     return Factor(*jax.lax.map(one, (covariance, jitter)))
 
 
-def condition(factor: Factor, sites: Sites) -> Moments:
+def condition(factor: Factor, sites: Sites) -> GaussianMoments:
     """Combine prior and sites: B = I + L^T Λ L, S = L B^-1 L^T, m = S η, one utility after the other.
 
     A map over single matrices rather than a batched call: batched LAPACK deadlocked in one release of jaxlib.
     """
 
-    def one(args: tuple[Array, Array, Array]) -> Moments:
+    def one(args: tuple[Array, Array, Array]) -> GaussianMoments:
         root, precision, linear = args
         b = jnp.eye(root.shape[0]) + root.T @ (precision @ root)
         b_root = jnp.linalg.cholesky(b)
@@ -93,7 +93,7 @@ def condition(factor: Factor, sites: Sites) -> Moments:
         dual = linear - precision @ mean  # (K^-1 + Λ) m = η
         # tr(K^-1 S) - t = -tr(Λ S)
         kl = 0.5 * (2.0 * jnp.sum(jnp.log(jnp.diag(b_root))) - jnp.sum(precision * covariance) + mean @ dual)
-        return Moments(mean, covariance, dual, half, kl)
+        return GaussianMoments(mean, covariance, dual, half, kl)
 
     return jax.lax.map(one, (factor.root, sites.precision, sites.linear))
 
@@ -223,7 +223,9 @@ def _conclude(
     return moments.mean, moments.dual, gain, evidence_bound(moments, problem, normals, lapse)
 
 
-def evidence_bound(moments: Moments, problem: Problem, normals: tuple[Array, ...], lapse: Array | None) -> Array:
+def evidence_bound(
+    moments: GaussianMoments, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
+) -> Array:
     """Return the ELBO: sum_k E_q[log p(C_k | A_k, u)] - KL(q | prior), without hyperpriors."""
     bound = -jnp.sum(moments.kl)
     for batch, draws in zip(problem.batches, normals, strict=True):

@@ -1,22 +1,59 @@
-"""What a sparse fit is told, what it knows on its way, and what it gives back."""
+"""What a sparse fit is given (its plan, the kernels it starts from, its inducing points) and knows on its way."""
 
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from choicegp.inference.sparse.feed import Source
-from choicegp.inference.sparse.step import Settings, Solved, State
+from choicegp.inference.sparse.step import SparseSettings, SparseState
+from choicegp.inference.starts import FIRST_VARIANCE, rescaled
+from choicegp.model.kernels import RBF, Additive, Kernel, Warped, kernel_named
 from choicegp.model.prior import UtilityPrior
 
 _LEAST_HELD_OUT = 1000  # sets from which on some are held out
 _MOST_HELD_OUT = 2048
+_WAVES = (1.0, 0.3, 0.1, 0.05)  # first lengthscales of waves in single features, in standard deviations
+_SCALES = (1.0, 0.5, 0.25)  # of a user's own kernel's lengthscales
+_FAINT = 0.01  # part of the first variance that waves have at the smooth start
+_MODULATION = 3.0  # lengthscale over which the size of waves varies, times that of the smooth part
+_FIRST_WARP = 0.1  # weights of the logarithms in the features' scales: near the ends they are felt, elsewhere hardly
 
 
-class Start(NamedTuple):
+class KernelStart(NamedTuple):
     """A kernel to start from, and what it is called."""
 
     name: str
     prior: UtilityPrior
+
+
+def kernel_starts(
+    kernel: Kernel | None, objects: np.ndarray, n_utilities: int, *, learn: bool
+) -> tuple[KernelStart, ...]:
+    """Return the kernels that are tried: a user's own in several scales, or smooth ones with waves.
+
+    The sum of a smooth kernel and of waves in single features, whose size varies smoothly with all of them, finds fast
+    waves that a smooth kernel alone takes for noise, and products such as f(x1) g(x2), which a plain additive kernel
+    cannot express; learned scales of the features follow what changes fast near the ends of their ranges.
+    """
+    n_features = objects.shape[1]
+    if not learn:
+        own = kernel_named("rbf") if kernel is None else kernel
+        return (KernelStart("the given kernel", UtilityPrior.create(own, n_features, n_utilities)),)
+    far = float(np.sqrt(n_features))  # distances grow with the number of features
+    if kernel is not None:
+        prior = rescaled(UtilityPrior.create(kernel, n_features, n_utilities), far, FIRST_VARIANCE)
+        return tuple(KernelStart(f"lengthscales times {scale:g}", rescaled(prior, scale, 1.0)) for scale in _SCALES)
+
+    ends = np.stack([objects.min(axis=0), objects.max(axis=0)])
+
+    def with_waves(lengthscale: float, part: float) -> UtilityPrior:
+        waves = Additive(lengthscale, part * FIRST_VARIANCE)
+        kernel = waves * RBF(_MODULATION * far) + RBF(far, FIRST_VARIANCE)  # type: ignore[arg-type,call-arg]
+        return UtilityPrior.create(Warped(kernel, _FIRST_WARP, ends), n_features, n_utilities)
+
+    smooth = KernelStart("smooth", with_waves(_WAVES[0], _FAINT))
+    waves = (KernelStart(f"waves of lengthscale {scale:g}", with_waves(scale, 1.0)) for scale in _WAVES)
+    return (smooth, *waves)
 
 
 class Course(NamedTuple):
@@ -25,30 +62,30 @@ class Course(NamedTuple):
     Attributes
     ----------
     trial : int
-        Number of the start that is tried; the number of starts once the best of them goes on.
+        Number of the start that is tried; the number of starts once the best of them continues.
     step : int
         Steps made from the present start.
-    state : State
-    best : State
+    state : SparseState
+    best : SparseState
         The best start, and later the best state, by score.
     best_score : float
     best_trial, best_step : int
     scores : ndarray
-        Of the checks since the best start went on.
+        Of the checks since the best start continued.
     cooling : (int, int)
         Step after which the steps become smaller, and in how many; (-1, 0) before that is known.
     ridge : float
         See `Pace`.
     bounds : ndarray
-        Of the steps of the start that went on.
+        Of the steps of the start that continues.
     broken : bool
         Whether the last block found no finite step; ``state`` is then the last good one.
     """
 
     trial: int
     step: int
-    state: State
-    best: State
+    state: SparseState
+    best: SparseState
     best_score: float
     best_trial: int
     best_step: int
@@ -57,39 +94,6 @@ class Course(NamedTuple):
     ridge: float
     bounds: np.ndarray
     broken: bool = False
-
-
-class SparseFit(NamedTuple):
-    """A finished sparse inference.
-
-    Attributes
-    ----------
-    state : State
-    solved : Solved
-    bound : float
-        Evidence lower bound, estimated on fresh points from at most a few thousand training sets.
-    held_out : float
-        Mean expected log-likelihood of the held-out sets; NaN when there are none.
-    status, message : str
-    n_iter : int
-    trace : ndarray
-        Bounds, each estimated from the sets of its step.
-    start : str
-        Name of the start that went on.
-    n_annealing : int
-        How many of the first steps were annealing.
-    """
-
-    state: State
-    solved: Solved
-    bound: float
-    held_out: float
-    status: str
-    message: str
-    n_iter: int
-    trace: np.ndarray
-    start: str
-    n_annealing: int
 
 
 class Plan(NamedTuple):
@@ -101,7 +105,7 @@ class Plan(NamedTuple):
     tol : float
         Nothing is gained any more when the score rises by less than this part of itself in some checks (or, with all
         sets in every step, the bound by a hundredth of that).
-    settings : Settings
+    settings : SparseSettings
     lapse : float or None
     dtype : type
     seed : int
@@ -111,7 +115,7 @@ class Plan(NamedTuple):
     batch_size: int
     max_iter: int
     tol: float
-    settings: Settings
+    settings: SparseSettings
     lapse: float | None
     dtype: type
     seed: int

@@ -41,7 +41,7 @@ _LEAST_VARIANCE = 1e-12  # a covariance of zeros too has a factor: a linear kern
 _DECAY, _EPSILON = (0.9, 0.98), 1e-3  # of Adam
 
 
-class Settings(NamedTuple):
+class SparseSettings(NamedTuple):
     """What does not change during a fit; hashable, part of the compiled program."""
 
     hyperpriors: HyperPriors | None
@@ -51,7 +51,7 @@ class Settings(NamedTuple):
     jitter: float = 1e-6
 
 
-class State(NamedTuple):
+class SparseState(NamedTuple):
     """Where the optimisation stands.
 
     Attributes
@@ -96,7 +96,7 @@ class Whitened(NamedTuple):
     kl: Array
 
 
-def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.random.Generator) -> State:
+def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.random.Generator) -> SparseState:
     """Start from random utilities: a symmetric start would leave all utilities alike."""
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
     d, n, _ = points.shape
@@ -105,7 +105,7 @@ def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.
     linear = rng.normal(size=(d, n)) * _FIRST_SIZE / np.sqrt(typical)
     points = np.asarray(points, float)
     rate: Any = None if lapse is None else np.asarray(lapse, float)
-    return State(prior, points, np.zeros((d, n, n)), linear, Adam.begin((prior, points)), rate)  # type: ignore[arg-type]
+    return SparseState(prior, points, np.zeros((d, n, n)), linear, Adam.begin((prior, points)), rate)  # type: ignore[arg-type]
 
 
 _variance_at = program(UtilityPrior.variance)
@@ -198,8 +198,8 @@ def project(prior: UtilityPrior, points: Array, inverse_root: Array, whitened: W
 
 
 def _step(
-    state: State, batch: tuple[tuple[Sets, ...], Pace], normals: tuple, settings: Settings
-) -> tuple[State, Array]:
+    state: SparseState, batch: tuple[tuple[Sets, ...], Pace], normals: tuple, settings: SparseSettings
+) -> tuple[SparseState, Array]:
     groups, pace = batch
     whitened = posterior_of_points(_ridged(state.precision, pace.ridge), state.linear)
 
@@ -248,7 +248,9 @@ def _step(
     return after, bound
 
 
-def _climb(state: State, gradient: tuple[UtilityPrior, Array], rate: Array, settings: Settings) -> State:
+def _climb(
+    state: SparseState, gradient: tuple[UtilityPrior, Array], rate: Array, settings: SparseSettings
+) -> SparseState:
     """One step of Adam of the hyperparameters and, when they are learned, of the inducing points."""
     of_prior, of_points = gradient
     if settings.hyperpriors is not None:
@@ -269,8 +271,8 @@ def _climb(state: State, gradient: tuple[UtilityPrior, Array], rate: Array, sett
 
 @partial(program, static="settings")
 def run_steps(
-    state: State, groups: tuple[Sets, ...], pace: Pace, normals: tuple, settings: Settings
-) -> tuple[State, Array, Array]:
+    state: SparseState, groups: tuple[Sets, ...], pace: Pace, normals: tuple, settings: SparseSettings
+) -> tuple[SparseState, Array, Array]:
     """Make as many steps as the leading axes have.
 
     Returns the state, the bounds, estimated from each step's sets, and whether all numbers are finite.
@@ -296,14 +298,14 @@ class Solved(NamedTuple):
 
 
 @partial(program, static="jitter")
-def solve(state: State, ridge: Array, jitter: float) -> Solved:
+def solve(state: SparseState, ridge: Array, jitter: float) -> Solved:
     """Factorise once what all later scores need."""
     whitened = posterior_of_points(_ridged(state.precision, ridge), state.linear)
     return Solved(whitened, inverse_roots(state.prior, state.points, jitter))
 
 
 @program
-def score(state: State, solved: Solved, sets: Sets, normals: Array) -> Score:
+def score(state: SparseState, solved: Solved, sets: Sets, normals: Array) -> Score:
     """Score the choices of some sets."""
     with jax.default_matmul_precision("highest"):
         part = project(state.prior, state.points, solved.inverse_root, solved.whitened, sets)
@@ -314,7 +316,7 @@ def score(state: State, solved: Solved, sets: Sets, normals: Array) -> Score:
         return Score(jnp.mean(logs, axis=-1), logsumexp(logs, axis=-1) - np.log(logs.shape[-1]))
 
 
-def posterior_of(state: State, solved: Solved) -> Posterior:
+def posterior_of(state: SparseState, solved: Solved) -> Posterior:
     """Return the posterior as what predicts any objects: the inducing points take the place of shown objects."""
     inverse_root, half = np.asarray(solved.inverse_root), np.asarray(solved.whitened.half)
     mean = np.asarray(solved.whitened.mean)

@@ -1,4 +1,4 @@
-"""How far the Gaussian posterior is from the exact one, by importance sampling: no chain, no second fit.
+"""Whether the Gaussian posterior can be trusted, by importance sampling: no chain, no second fit.
 
 Draws of the Gaussian are weighted by the exact posterior density over the Gaussian's.  The tail of the weights has
 a shape k (Vehtari et al., Pareto smoothed importance sampling): below 0.5 the Gaussian covers the posterior, above
@@ -12,10 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from choicegp.checks import whole_number
 from choicegp.compute.programs import program
+from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import Diagnosis, Fitted
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.whitening import Whitening, whiten
+
+_GOOD, _USABLE = 0.5, 0.7  # Pareto k
+_FEWEST = 100  # draws: a tail cannot be judged on fewer
 
 
 class Importance(NamedTuple):
@@ -69,3 +75,31 @@ def _log_weights(draws: Array, whitening: Whitening, problem: Problem, lapse: Ar
         return weight, jnp.exp(jnp.concatenate([*logs, jnp.zeros(0)]))
 
     return jax.lax.map(one, draws)
+
+
+def diagnose(fitted: Fitted, n_draws: int, random_state: int) -> Diagnosis:
+    """Weight draws of the posterior and say what the weights mean."""
+    whole_number("n_draws", n_draws, _FEWEST)
+    whole_number("random_state", random_state, 0)
+    if fitted.posterior.is_sparse:
+        raise ChoiceGPError("diagnose needs inference='dense': a sparse posterior has no draws at all objects")
+    if fitted.posterior.draws is not None:
+        raise ChoiceGPError(
+            "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'"
+        )
+    found = importance(fitted.posterior, fitted.training_problem(), n_draws=int(n_draws), seed=random_state)
+    k = found.pareto_k
+    # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.
+    trusted = k < _USABLE or found.effective > 0.5 * n_draws
+    measured = f"Pareto k = {k:.2f}, {found.effective:.0f} of {n_draws} draws effective"
+    if k < _GOOD:
+        text = f"the Gaussian approximation covers the posterior well ({measured})"
+    elif trusted:
+        text = f"the Gaussian approximation is usable ({measured})"
+    else:
+        text = (
+            f"the Gaussian approximation misses parts of the posterior ({measured}): "
+            "compare predictions that matter with inference='mcmc'"
+        )
+    text += f"; weighting moves the probability of an observed choice by {found.moved:.3f} on average"
+    return Diagnosis(trusted, text, k, found.effective, int(n_draws), found.moved)

@@ -1,6 +1,10 @@
-"""Utilities that order all objects alike: several in name, one in effect."""
+"""What a careful reader may want to know about a fit: odd data, and utilities that are several in name only."""
 
 import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
+from choicegp.inference.problem import Problem
 
 _MOST_OBJECTS = 400
 _CLEAR = 1.0  # difference, in units of the error scale, from which on an order means something
@@ -65,3 +69,34 @@ def alike_notes(mean: np.ndarray) -> tuple[str, ...]:
             listed = f"{', '.join(names[:-1])} and {names[-1]}"
             notes.append(f"utilities {listed} order all objects alike: they count as one")
     return tuple(notes)
+
+
+def notes_on(
+    data: ChoiceData | ChoiceFolder, X: np.ndarray, utilities: np.ndarray, problem: Problem | None = None
+) -> tuple[str, ...]:
+    """Say what is odd about the data of a fit, and about its utilities.
+
+    Parameters
+    ----------
+    data : ChoiceData or ChoiceFolder
+    X : ndarray (n, c)
+        Features of shown objects.
+    utilities : ndarray (d, t)
+        Posterior means at some objects.
+    problem : Problem, optional
+        Where all sets and objects are in one.
+    """
+    notes = []
+    if isinstance(data, ChoiceFolder):
+        notes.append(f"{len(data)} sets in {len(data.files)} files; data_ is a sample of {len(data.sample)} of them")
+    elif problem is not None:
+        merged = len(np.unique(data.flat_shown)) - problem.n_objects
+        if merged > 0:
+            notes.append(f"{merged} objects equal to another in all features were merged with it")
+    constant = np.ptp(X, axis=0) == 0
+    if constant.any():
+        names = ", ".join(np.asarray(data.encoding.feature_names)[constant])
+        notes.append(f"these features are the same for all shown objects and say nothing: {names}")
+    if problem is not None and problem.n_sets < len(data):
+        notes.append(f"{len(data) - problem.n_sets} sets of one object say nothing")
+    return (*notes, *alike_notes(utilities))
