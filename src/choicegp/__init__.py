@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from choicegp.estimators.leave_one_out import compare
     from choicegp.estimators.pareto_embedding import ParetoEmbedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
-    from choicegp.inference.registry import MCMC, Dense, Joint, Paper, Sparse
+    from choicegp.fitting.options import MCMC, Dense, Joint, Paper, Sparse
     from choicegp.model.hyperpriors import HyperPriors
 
 # XLA's loader warns on standard error about every program that comes from the compilation cache.
@@ -46,7 +46,7 @@ _HOME = {
     "compare": "choicegp.estimators.leave_one_out",
     "search_embedding": "choicegp.estimators.embedding_search",
     "select_n_utilities": "choicegp.estimators.dimension",
-    **dict.fromkeys(("Dense", "Joint", "MCMC", "Paper", "Sparse"), "choicegp.inference.registry"),
+    **dict.fromkeys(("Dense", "Joint", "MCMC", "Paper", "Sparse"), "choicegp.fitting.options"),
 }
 _MODULES = ("datasets", "kernels", "metrics")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from choicegp import ChoiceGP
+from choicegp import ChoiceGP, Dense
 from choicegp.fitting.options import FitOptions
 from choicegp.inference import paper
 
@@ -27,6 +27,16 @@ def test_the_papers_steps_are_called_with_the_options(quick, half, monkeypatch):
         quick(inference="paper", max_iter=None, n_restarts=4, random_state=9, lapse=0.2).fit(half)
     task = raised.value.args[0]
     assert (task.seed, task.n_starts, task.max_iter, task.lapse) == (9, 4, 5000, 0.2)
+
+
+def test_a_record_is_fitted_saved_and_loaded_like_its_name(quick, half, tmp_path):
+    by_name = quick(inference="dense", max_iter=30).fit(half)
+    by_record = quick(inference=Dense(max_iter=30), max_iter=None).fit(half)
+    assert by_record.elbo_ == by_name.elbo_
+    by_record.save(tmp_path / "model.cgp")
+    loaded = ChoiceGP.load(tmp_path / "model.cgp")
+    assert loaded.inference == Dense(max_iter=30)
+    assert np.array_equal(loaded.log_prob(half), by_name.log_prob(half))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from choicegp.inference.driver import Inferred, Learning, Task, Watch, run
 from choicegp.inference.mcmc import MCMCInference, align, judged
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import pose
-from choicegp.inference.registry import MCMC
 from choicegp.inference.whitening import log_posterior, whiten
 from choicegp.kernels import RBF
 
@@ -145,7 +144,7 @@ def test_the_log_posterior_is_prior_times_likelihood(dense, problem):
             order = np.argsort(np.asarray(dense.posterior_.objects.X)[:, 0])
             v = u[order]
             exact = sum(np.log(ndtr(v[i] - v[j])) for i, j in PAIRS) - 0.5 * v @ np.linalg.solve(K, v)
-            values.append(float(log_posterior(w, whitening, problem, None)) - exact)
+            values.append(float(log_posterior(w, whitening, problem, None)[0]) - exact)
     np.testing.assert_allclose(values, values[0], atol=1e-5)
 
 
@@ -194,7 +193,7 @@ def test_progress_is_reported(dense, problem):
         watch = Watch(Clock(None), lambda *told: seen.append(told))
         task = Task(dense.posterior_.prior, problem, Learning(None), watch, 1, 60)
         before = Inferred(dense.posterior_, 0.0, "converged", "", 0, np.zeros(0))
-        state, _ = run(MCMCInference(task, before, MCMC(n_draws=60, n_warm_up=100)))
+        state, _ = run(MCMCInference(task, before, 100, 0.8))
     assert state.n_draws == 100
     assert [phase for phase, _, _ in seen] == ["warming up", "sampling", "sampling"]
     assert [step for _, step, _ in seen] == [0, 50, 100]

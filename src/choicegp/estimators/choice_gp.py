@@ -13,9 +13,8 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import fit_posterior
-from choicegp.fitting.options import FitOptions
+from choicegp.fitting.options import FitOptions, Method
 from choicegp.fitting.record import Diagnosis
-from choicegp.inference.registry import Method
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects
@@ -173,7 +172,7 @@ class ChoiceGP(UtilityGP):
         init : ChoiceGP, optional
             An earlier model to start from, when sets have arrived since: no annealing, few steps.
         checkpoint : path, optional
-            A file in which a sparse fit keeps what it knows so far; a fit that was killed goes on from there, to the
+            A file in which a sparse fit keeps what it knows so far; a fit that was killed continues from there, to the
             same result (with ``max_seconds``, which then begin anew, to a similar one).  It is removed when the fit is
             done.
 
@@ -239,10 +238,10 @@ class ChoiceGP(UtilityGP):
             )
 
     def diagnose(self, n_draws: int = 2000, random_state: int = 0) -> Diagnosis:
-        """Tell whether the Gaussian approximation can be trusted, by importance sampling.
+        """Report whether the Gaussian approximation can be trusted, by importance sampling.
 
         Draws of the posterior are weighted by the exact posterior density; the tail of the weights (its Pareto k)
-        tells how well the approximation covers it.
+        says how well the approximation covers it.
 
         Examples
         --------

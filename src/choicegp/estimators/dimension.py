@@ -14,8 +14,8 @@ from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.estimators.cross_validation import cross_validated
 from choicegp.estimators.search import Step, judged_steps
-from choicegp.fitting.notes import alike_notes
-from choicegp.fitting.options import MORE_STARTS, FitOptions
+from choicegp.fitting.options import MORE_STARTS, FitOptions, seed_option
+from choicegp.fitting.record import alike_notes
 from choicegp.selection.compare import HeldOut, Judged, differences_to_best, smallest_within_one_se, undecided
 from choicegp.selection.loo import LooResult
 
@@ -118,7 +118,7 @@ def select_n_utilities(
     """
     if not isinstance(data, ChoiceData):
         raise ChoiceGPError(f"select_n_utilities takes a ChoiceData; got {type(data).__name__}")
-    most = whole_number("max_utilities", max_utilities, 1)
+    most, random_state = whole_number("max_utilities", max_utilities, 1), seed_option(random_state)
     n_folds = _folds(folds, contenders, data)
     template = _template(options | {"random_state": random_state})
     n_shown = len(np.unique(data.flat_shown))

@@ -18,9 +18,9 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.utility_gp import UtilityGP
+from choicegp.fitting.options import Method
 from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior
-from choicegp.inference.registry import Method
 from choicegp.model import kernels
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
 from choicegp.model.hyperpriors import HyperPriors

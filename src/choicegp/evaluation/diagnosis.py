@@ -18,28 +18,18 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Diagnosis, Fitted
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
-from choicegp.inference.whitening import Whitening, whiten
+from choicegp.inference.whitening import Whitening, log_posterior, whiten
 
 _GOOD, _USABLE = 0.5, 0.7  # Pareto k
 _FEWEST = 100  # draws: a tail cannot be judged on fewer
 
 
 class Importance(NamedTuple):
-    """Weights of draws of the Gaussian posterior.
+    """Weights of draws of the Gaussian posterior."""
 
-    Attributes
-    ----------
-    pareto_k : float
-        Shape of the weights' tail.
-    effective : float
-        Effective number of draws after weighting.
-    moved : float
-        Mean absolute change, by weighting, of the probability of each observed choice.
-    """
-
-    pareto_k: float
-    effective: float
-    moved: float
+    pareto_k: float  # shape of the weights' tail
+    effective: float  # effective number of draws after weighting
+    moved: float  # mean absolute change, by weighting, of the probability of each observed choice
 
 
 def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: int) -> Importance:
@@ -64,15 +54,8 @@ def _log_weights(draws: Array, whitening: Whitening, problem: Problem, lapse: Ar
     """Return log weights (S,), up to a constant, and the probabilities of the observed choices (S, m)."""
 
     def one(w: Array) -> tuple[Array, Array]:
-        latent = whitening.latent(w)
-        u = jnp.einsum("dij,dj->di", whitening.root, latent)
-        logs = [
-            batch.errors.log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)
-            for batch in problem.batches
-        ]
-        total = sum((jnp.sum(batch.weight * part) for batch, part in zip(problem.batches, logs, strict=True)), 0.0)
-        weight = total - 0.5 * jnp.sum(latent**2) + 0.5 * jnp.sum(w**2)
-        return weight, jnp.exp(jnp.concatenate([*logs, jnp.zeros(0)]))
+        density, logs = log_posterior(w, whitening, problem, lapse)
+        return density + 0.5 * jnp.sum(w**2), jnp.exp(logs)
 
     return jax.lax.map(one, draws)
 

@@ -14,14 +14,12 @@ from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.notes import notes_on
-from choicegp.fitting.options import FitOptions
-from choicegp.fitting.record import FitResult, Fitted, posed, scaling
+from choicegp.fitting.options import MCMC, Dense, FitOptions, Joint, Paper, Sparse
+from choicegp.fitting.record import FitResult, Fitted, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference, run_block
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior, prepare_to_conclude
 from choicegp.inference.problem import Problem
-from choicegp.inference.registry import MCMC, Dense, Joint, Paper, Sparse
 from choicegp.inference.sparse.plan import Keeper
 from choicegp.inference.starts import FIRST_VARIANCE, moments_at, neighbouring_starts, rescaled
 from choicegp.model.prior import Objects, UtilityPrior
@@ -127,7 +125,7 @@ def _fit_at_objects(
         if isinstance(method, MCMC):
             from choicegp.inference.mcmc import MCMCInference
 
-            return infer(MCMCInference(task, found, method))
+            return infer(MCMCInference(task, found, method.n_warm_up, method.target_acceptance))
         return found
 
 

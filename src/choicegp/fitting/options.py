@@ -1,9 +1,13 @@
-"""The options of a fit: each is checked once, and the first wrong one is a clear error."""
+"""The options of a fit: each is declared and checked once, and the first wrong one is a clear error.
+
+Here are also the inferences by name: which options each one has, how many steps it makes, and what a step is.
+``ChoiceGP(inference=...)`` takes a name or one of the records below; a name means its record with default values.
+"""
 
 import secrets
-from dataclasses import replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -11,7 +15,6 @@ from choicegp.checks import flag_option, jobs_option, number_option, whole_numbe
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.inference.registry import METHODS, Auto, Method, Paper, Sparse
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
@@ -23,20 +26,192 @@ _STARTS, MORE_STARTS, _FEW_OBJECTS = 3, 9, 160  # where a start costs little, mo
 # ended up to 42 nats below the best of six seeds, sixteen at most 11, and took a fifth more time.
 _MOST_STARTS = 16
 _FIRST_LAPSE = 0.05
-_KEYWORDS = {"max_iter": None, "n_inducing": None, "batch_size": None, "learn_inducing": False}
-
-
-def _optional(check: Any) -> Any:
-    """Make a check that lets None pass."""
-    return lambda name, value: None if value is None else check(name, value)
-
-
 _count = partial(whole_number, least=1)
-_METHOD_CHECKS: dict[str, Any] = {
-    "max_iter": _count, "n_draws": _count, "n_warm_up": partial(whole_number, least=0),
-    "target_acceptance": partial(number_option, least=0.01, most=0.99), "converged": flag_option,
-    "n_inducing": _optional(_count), "batch_size": _optional(_count), "learn_inducing": flag_option,
+_CHECKS: dict[str, Any] = {
+    "max_iter": _count, "n_draws": _count, "n_inducing": _count, "batch_size": _count, "learn_inducing": flag_option,
+    "converged": flag_option, "n_warm_up": partial(whole_number, least=0),
+    "target_acceptance": partial(number_option, least=0.01, most=0.99),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """An inference and its options."""
+
+    step: ClassVar[str]
+    """What one step is."""
+    begins_dense: ClassVar[bool] = False
+    """Whether it is, or begins with, a dense fit: then the lapse rate can be learned and ``init=`` is possible."""
+
+    @property
+    def name(self) -> str:
+        """The name by which ``inference=`` knows it."""
+        return type(self).__name__.lower()
+
+    @property
+    def n_steps(self) -> int:
+        """Maximum number of steps."""
+        return self.max_iter  # type: ignore[attr-defined]
+
+    @classmethod
+    def option_names(cls) -> tuple[str, ...]:
+        """Return the names of the options."""
+        return tuple(field.name for field in fields(cls))
+
+    def validated(self) -> Self:
+        """Check every option; None passes where it is the default."""
+        own = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return replace(self, **{
+            name: None if value is default is None else _CHECKS[name](name, value)
+            for name, (value, default) in own.items()
+        })  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what JSON holds."""
+        return {"inference": type(self).__name__, **asdict(self)}
+
+    @staticmethod
+    def from_json(spec: dict[str, Any]) -> "Method":
+        """Make the record that `to_json` wrote."""
+        kinds = {type(method).__name__: type(method) for method in METHODS.values()}
+        return kinds[spec["inference"]](**{name: value for name, value in spec.items() if name != "inference"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(Method):
+    """Dense inference for few different objects, sparse inference for many; options are those of both."""
+
+    step: ClassVar[str] = "as with the inference that is chosen"
+    n_inducing: int | None = None
+    batch_size: int | None = None
+    learn_inducing: bool = False
+    max_iter: int | None = None
+
+    def decided(self, few: bool) -> "Dense | Sparse":
+        """Return the record of the inference that is chosen; the options of the other are left out."""
+        if few:
+            return Dense() if self.max_iter is None else Dense(max_iter=self.max_iter)
+        own = asdict(self)
+        return Sparse(**{name: value for name, value in own.items() if name != "max_iter" or value is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense(Method):
+    """Block sites by natural gradient, exact for up to a few thousand shown objects.
+
+    Parameters
+    ----------
+    max_iter : int
+        Maximum number of steps.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceGP, Dense
+    >>> ChoiceGP(inference=Dense(max_iter=100))
+    ChoiceGP(inference=Dense(max_iter=100))
+    """
+
+    step: ClassVar[str] = "one update of all sites and of the hyperparameters"
+    begins_dense: ClassVar[bool] = True
+    max_iter: int = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparse(Method):
+    """Dense inference's steps at inducing points and by mini-batches, for any number of objects and sets.
+
+    Parameters
+    ----------
+    n_inducing : int, optional
+        Inducing points for each utility; by default 256 on a CPU, 1024 on an accelerator.
+    batch_size : int, optional
+        Sets in a step; by default 256 on a CPU, 512 on an accelerator.
+    learn_inducing : bool
+        Whether the inducing points are moved; they stay well spread objects otherwise.
+    max_iter : int
+        Maximum number of steps.
+    """
+
+    step: ClassVar[str] = "one update from a mini-batch of sets"
+    n_inducing: int | None = None
+    batch_size: int | None = None
+    learn_inducing: bool = False
+    max_iter: int = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper(Method):
+    """The approximation of the paper's authors.
+
+    Parameters
+    ----------
+    converged : bool
+        Whether the same family of posteriors is taken to its optimum by L-BFGS, instead of the authors' Adam.
+    max_iter : int, optional
+        Maximum number of steps; by default the authors' 5000, or 1000 iterations of L-BFGS.
+    """
+
+    step: ClassVar[str] = "one step of Adam on a Monte Carlo bound; converged: one iteration of L-BFGS"
+    converged: bool = False
+    max_iter: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which ``inference=`` knows it."""
+        return "paper-converged" if self.converged else "paper"
+
+    @property
+    def n_steps(self) -> int:
+        """Maximum number of steps."""
+        return self.max_iter or (1000 if self.converged else 5000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joint(Method):
+    """A dense fit, and then correlations between utilities, whose intervals have the right width (small problems).
+
+    Parameters
+    ----------
+    max_iter : int
+        Maximum number of steps after the dense fit.
+    """
+
+    step: ClassVar[str] = "one update of all sites by moment matching, after a dense fit of its own 300 steps"
+    begins_dense: ClassVar[bool] = True
+    max_iter: int = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCMC(Method):
+    """Draws from the exact posterior by the no-U-turn sampler, at the hyperparameters of a dense fit.
+
+    Parameters
+    ----------
+    n_draws : int
+        Draws of each of four chains that are kept.
+    n_warm_up : int
+        Draws of each chain before those, by which step size and scales are adapted.
+    target_acceptance : float
+        Acceptance rate at which the adaptation aims.
+    """
+
+    step: ClassVar[str] = "one kept draw of each of four chains, after a dense fit of its own 300 steps"
+    begins_dense: ClassVar[bool] = True
+    n_draws: int = 1000
+    n_warm_up: int = 300
+    target_acceptance: float = 0.8
+
+    @property
+    def n_steps(self) -> int:
+        """Number of kept draws of each chain."""
+        return self.n_draws
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (Auto(), Dense(), Sparse(), Paper(), Paper(converged=True), Joint(), MCMC())
+}  # fmt: skip
+"""Every name that ``inference=`` knows, with the record that it means."""
 
 
 class FitOptions(NamedTuple):
@@ -73,7 +248,7 @@ class FitOptions(NamedTuple):
         if learn and isinstance(method, Paper):
             raise ChoiceGPError("lapse='learn' works with inference='dense', 'joint' or 'mcmc' only")
         any_kernel = isinstance(kernel, str) and kernel == "auto"
-        seconds = _optional(partial(number_option, least=0.0, most=np.inf))
+        restarts, seconds = params["n_restarts"], params["max_seconds"]
         return cls(
             n_utilities=whole_number("n_utilities", params["n_utilities"], 1),
             method=method,
@@ -85,8 +260,8 @@ class FitOptions(NamedTuple):
             standardize=flag_option("standardize", params["standardize"]),
             hyperpriors=hyperpriors_option(params["hyperpriors"]),
             learn_hyperparameters=flag_option("learn_hyperparameters", params["learn_hyperparameters"]),
-            n_restarts=_optional(_count)("n_restarts", params["n_restarts"]),
-            max_seconds=seconds("max_seconds", params["max_seconds"]),
+            n_restarts=None if restarts is None else _count("n_restarts", restarts),
+            max_seconds=None if seconds is None else number_option("max_seconds", seconds, 0.0, np.inf),
             tol=number_option("tol", params["tol"], 0.0, np.inf),
             n_jobs=jobs_option(params["n_jobs"]),
             progress=params["progress"],
@@ -134,37 +309,28 @@ def _n_different(data: ChoiceData) -> int:
 
 def method_option(params: dict[str, Any]) -> Method:
     """Return the record of an inference: the given one, or the one that its name and the keywords mean."""
-    value = params["inference"]
-    given = {name: params.get(name, unset) for name, unset in _KEYWORDS.items()}
-    given = {name: option for name, option in given.items() if option is not _KEYWORDS[name]}
+    value, learn = params["inference"], flag_option("learn_inducing", params["learn_inducing"])
+    given = {name: params[name] for name in ("max_iter", "n_inducing", "batch_size")} | {
+        "learn_inducing": learn or None
+    }
+    given = {name: _CHECKS[name](name, option) for name, option in given.items() if option is not None}
     if isinstance(value, Method):
         if given:
             name, kind = next(iter(given)), type(value).__name__
             options = ", ".join(f"{option}=..." for option in value.option_names())
             raise ChoiceGPError(f"{name} is given beside inference={kind}(...): give it there, as {kind}({options})")
-        return checked_method(value)
+        return value.validated()
     if not isinstance(value, str) or value not in METHODS:
         raise ChoiceGPError(f"inference must be one of {', '.join(METHODS)}; got {value!r}")
     method = METHODS[value]
-    named: dict[str, Any] = {}
-    for name, option in given.items():
-        own = "n_draws" if name == "max_iter" and value == "mcmc" else name
-        if own not in method.option_names():
-            if _METHOD_CHECKS[name](name, option) is False:  # as it is by default
-                continue
-            raise ChoiceGPError(f"{name} belongs to inference='sparse': leave it at {_KEYWORDS[name]}")
-        named[own] = _METHOD_CHECKS[name](name, option)
-    return replace(method, **named)
-
-
-def checked_method(method: Method) -> Method:
-    """Check every option of an inference's record."""
-    own = {name: getattr(method, name) for name in method.option_names()}
-    maybe = isinstance(method, Paper | Auto) and own["max_iter"] is None
-    checked = {
-        name: _METHOD_CHECKS[name](name, value) for name, value in own.items() if not (maybe and name == "max_iter")
-    }
-    return replace(method, **checked)
+    if isinstance(method, MCMC) and "max_iter" in given:
+        given["n_draws"] = given.pop("max_iter")
+    for name in given:
+        if name not in method.option_names():
+            raise ChoiceGPError(
+                f"{name} belongs to inference='sparse': leave it at {'False' if given[name] is True else None}"
+            )
+    return replace(method, **given)
 
 
 def seed_option(value: Any) -> int:
@@ -178,13 +344,11 @@ def hyperpriors_option(value: Any) -> HyperPriors | None:
         return None
     if not isinstance(value, HyperPriors):
         raise ChoiceGPError(f"hyperpriors must be a HyperPriors or None; got {value!r}")
-    pairs: dict[str, tuple[float, float]] = {}
     for name, pair in value._asdict().items():
         try:
-            mean, sd = (float(number) for number in pair)
+            mean, sd = map(float, pair)
         except (TypeError, ValueError):
             mean, sd = np.nan, np.nan
         if not (np.isfinite(mean) and 0.0 < sd < np.inf):
             raise ChoiceGPError(f"hyperpriors: {name} must be a mean and a standard deviation above 0; got {pair!r}")
-        pairs[name] = (mean, sd)
-    return HyperPriors(**pairs)
+    return HyperPriors(*((float(mean), float(sd)) for mean, sd in value))

@@ -23,7 +23,6 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program, with_settings_of_this_thread
-from choicegp.inference.adam import LOG_BOUNDS, Adam
 from choicegp.inference.driver import Inferred, Learning, Task, Verdict, inferred_from_sites
 from choicegp.inference.expectation import expect, marginals, quasi_normals
 from choicegp.inference.posterior import (
@@ -48,8 +47,46 @@ _ATTEMPTS = 4  # at a block of steps
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 LAPSE_PRIOR = (2.0, 20.0)
 """Beta prior of a learned lapse rate."""
+LOG_BOUNDS = (-8.0, 14.0)
+"""Smallest and largest log hyperparameter, of every inference."""
 _RATE = 0.4  # of Adam, in log hyperparameters
 _DECAY, _EPSILON = (0.8, 0.95), 1e-3  # of Adam
+
+
+class Adam(NamedTuple):
+    """Running averages of gradients (any pytree) and of their squares, and how many gradients they hold.
+
+    Written out, because importing optax takes 0.17 s, a good part of a second fit of a small problem.
+    """
+
+    n_seen: Any
+    first: Any
+    second: Any
+
+    @classmethod
+    def begin(cls, like: Any) -> "Adam":
+        """Start with nothing, for gradients of these shapes."""
+        # NumPy's zeros: every operation of JAX outside a program is compiled by itself.
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+        return cls(np.zeros((), np.int32), zeros, zeros)
+
+    def direction(
+        self, gradient: Any, decay: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8
+    ) -> tuple[Any, "Adam"]:
+        """Return the step of unit rate that this gradient asks for."""
+        count = self.n_seen + 1
+
+        def averaged(rate: float, old: Any, new: Any) -> Any:
+            return jax.tree.map(lambda old, new: rate * old + (1.0 - rate) * new, old, new)
+
+        first = averaged(decay[0], self.first, gradient)
+        second = averaged(decay[1], self.second, jax.tree.map(jnp.square, gradient))
+
+        def one(first: Any, second: Any) -> Any:
+            short, long = ((1.0 - rate**count).astype(first.dtype) for rate in decay)
+            return first / short / (jnp.sqrt(second / long) + epsilon)
+
+        return jax.tree.map(one, first, second), Adam(count, first, second)
 
 
 class DenseState(NamedTuple):
@@ -71,7 +108,6 @@ class DenseTrace(NamedTuple):
     bound: Array
     objective: Array
     residual: Array
-    rho: Array
 
 
 def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | None) -> DenseState:
@@ -161,7 +197,7 @@ def _step(
         n_sets = sum((jnp.sum(batch.weight) for batch in problem.batches), jnp.zeros(()))
         lapse = jnp.where(learn, (lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
     after = DenseState(prior, factor, sites, lapse, adam, rho, rate, objective)
-    return after, DenseTrace(bound, objective, residual, rho)
+    return after, DenseTrace(bound, objective, residual)
 
 
 @partial(program, static="learning")
@@ -196,16 +232,10 @@ class DenseCourse(NamedTuple):
 
 
 class DenseInference:
-    """Annealed starts, and one long run of the best.
+    """Annealed starts, and one long run of the best; the number of steps is rounded up to whole blocks.
 
-    Parameters
-    ----------
-    task : Task
-        Its number of steps, annealing included, is rounded up to whole blocks.
-    warm : (mean (d, t), covariance (d, t, t)), optional
-        Marginals of an earlier model at the problem's objects: start there, without annealing.
-    grown : sequence of Start
-        Starts to be tried, without annealing, instead of random ones.
+    ``warm`` are the means (d, t) and covariances (d, t, t) of an earlier model at the problem's objects, to start at;
+    ``grown`` are starts to be tried instead of random ones.  Neither is annealed.
     """
 
     def __init__(self, task: Task, warm: tuple[Array, Array] | None = None, grown: Sequence[Start] = ()) -> None:
@@ -265,7 +295,7 @@ class DenseInference:
             after, trace = run_block(tried, schedule, self.problem, self.normals, self.task.learning)
             trace = jax.tree.map(np.asarray, trace)
             if _is_healthy(after, trace):
-                self.task.watch.tell(phase, course.n_steps + BLOCK, float(trace.bound[-1]))
+                self.task.watch.report(phase, course.n_steps + BLOCK, float(trace.bound[-1]))
                 break
             jitter = np.minimum(100.0 * np.asarray(tried.factor.jitter), LAST_JITTER)
             factor = _factorise_prior(tried.prior, self.problem, jitter)

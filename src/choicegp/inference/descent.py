@@ -54,7 +54,7 @@ def descend(
         losses = (*now.losses, float(intermediate_result.fun))
         now = now._replace(x=intermediate_result.x.copy(), losses=losses, status="stopped")
         if len(losses) % _MEMORY == 0:
-            watch.tell(phase, len(losses), -losses[-1])
+            watch.report(phase, len(losses), -losses[-1])
         gained = losses[-_MEMORY - 1] - losses[-1] if len(losses) > _MEMORY else np.inf
         if gained < tol * max(1.0, abs(losses[-1]) / 100.0):
             now = now._replace(status="converged", message=f"{_MEMORY} iterations gained {gained:.2g} nats")

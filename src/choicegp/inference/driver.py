@@ -25,12 +25,12 @@ class Watch(NamedTuple):
     """What an inference looks at while it runs: the clock, and the function that it reports to."""
 
     clock: Clock
-    report: Report | None = None
+    listener: Report | None = None
 
-    def tell(self, phase: str, step: int, value: float) -> None:
-        """Report the phase, the number of steps made and the bound, if anybody listens."""
-        if self.report is not None:
-            self.report(phase, step, value)
+    def report(self, phase: str, step: int, value: float) -> None:
+        """Report the phase, the number of steps made and the bound."""
+        if self.listener is not None:
+            self.listener(phase, step, value)
 
     @property
     def is_up(self) -> bool:
@@ -52,41 +52,19 @@ class Learning(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What an inference at the shown objects is given.
+    """What an inference at the shown objects is given."""
 
-    Attributes
-    ----------
-    prior : UtilityPrior
-        Where the hyperparameters start.
-    problem : Problem
-    learning : Learning
-    watch : Watch
-    n_starts : int
-        Starts to compare.
-    max_iter : int
-        Maximum number of steps of the start that continues.
-    tol : float
-        The inference has converged when a few steps gain less than this many nats, for each 100 nats of the bound.
-    lapse : float
-        Lapse rate, or where it starts when it is learned.
-    seed : int
-    n_jobs : int
-        Threads that run starts side by side.
-    points : tuple of ndarray, optional
-        Those of `score_points`, where they are at hand.
-    """
-
-    prior: UtilityPrior
+    prior: UtilityPrior  # where the hyperparameters start
     problem: Problem
     learning: Learning
     watch: Watch
-    n_starts: int
-    max_iter: int
-    tol: float = 0.02
-    lapse: float = 0.0
+    n_starts: int  # starts to compare
+    max_iter: int  # maximum number of steps of the start that continues
+    tol: float = 0.02  # converged when a few steps gain less than this many nats, for each 100 nats of the bound
+    lapse: float = 0.0  # lapse rate, or where it starts when it is learned
     seed: int = 0
-    n_jobs: int = 1
-    points: tuple[np.ndarray, ...] | None = None
+    n_jobs: int = 1  # threads that run starts side by side
+    points: tuple[np.ndarray, ...] | None = None  # those of `score_points`, where they are at hand
 
     @property
     def rate(self) -> Any:
@@ -107,36 +85,18 @@ class Verdict(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """What an inference gives.
-
-    Attributes
-    ----------
-    posterior : Posterior
-    elbo : float
-        Evidence lower bound, scored on points that the inference has not seen, without hyperpriors.
-    status, message : str
-        See `Verdict`.
-    n_iter : int
-        Steps of the start that continued, annealing included.
-    trace : ndarray (n_iter,)
-        ELBO at the beginning of each step, on the inference's own few points; the likelihood's weight is below 1
-        while annealing.
-    n_annealing : int
-        How many of the first steps were annealing.
-    notes : tuple of str
-        What a careful reader may want to know.
-    factor, sites
-        What makes the posterior, at all objects of the problem, padding included; None where there are no sites.
-    """
+    """What an inference gives."""
 
     posterior: Posterior
-    elbo: float
+    elbo: float  # evidence lower bound, scored on points that the inference has not seen, without hyperpriors
     status: str
     message: str
-    n_iter: int
+    n_iter: int  # steps of the start that continued, annealing included
+    # ELBO at the beginning of each step, on the inference's own few points; tempered while annealing
     trace: np.ndarray
-    n_annealing: int = 0
-    notes: tuple[str, ...] = ()
+    n_annealing: int = 0  # how many of the first steps were annealing
+    notes: tuple[str, ...] = ()  # what a careful reader may want to know
+    # What makes the posterior, at all objects of the problem, padding included; None where there are no sites.
     factor: Factor | None = None
     sites: Sites | None = None
 

@@ -10,7 +10,7 @@ from jax import Array
 from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock, Report
 from choicegp.data.choices import ChoiceData
-from choicegp.inference.adam import Adam
+from choicegp.inference.dense import Adam
 from choicegp.model.embedding import Batch, Embedding, batch_loss, set_losses
 
 _MOST_PAIRS = 2_000_000  # of objects of one set that a batch holds, so that memory stays in the hundreds of megabytes
@@ -18,50 +18,25 @@ _GAIN = 1e-4  # relative; less is no gain
 
 
 class TrainingSettings(NamedTuple):
-    """How to train.
+    """How to train."""
 
-    Attributes
-    ----------
-    weights : ndarray (4,)
-        Of the terms of the loss.
-    learning_rate : float
-    batch_size : int
-        Sets in a step, at most.
-    max_epochs : int
-    patience : int
-        Epochs without a gain before training ends.
-    validation_size : float
-        Share of the sets that are kept for validation, 0 for none.
-    """
-
-    weights: np.ndarray
+    weights: np.ndarray  # (4,) of the terms of the loss
     learning_rate: float
-    batch_size: int
+    batch_size: int  # sets in a step, at most
     max_epochs: int
-    patience: int
-    validation_size: float
+    patience: int  # epochs without a gain before training ends
+    validation_size: float  # share of the sets that are kept for validation, 0 for none
 
 
 class TrainedEmbedding(NamedTuple):
-    """A finished training.
+    """A finished training."""
 
-    Attributes
-    ----------
-    embedding : Embedding
-        That of the epoch with the least validation loss.
-    status : str
-        "converged", "stopped" (at a limit, or before a loss that is not finite) or "failed" (nothing was learned).
-    message : str
-    best_epoch : int
-        Counted from 1.
-    losses, validation_losses : ndarray (n_epochs,)
-        Mean over the batches of an epoch, and after it on the validation sets (on all sets if there are none).
-    """
-
-    embedding: Embedding
+    embedding: Embedding  # that of the epoch with the least validation loss
+    # "converged", "stopped" (at a limit, or before a loss that is not finite) or "failed" (nothing was learned)
     status: str
     message: str
-    best_epoch: int
+    best_epoch: int  # counted from 1
+    # Mean over the batches of each epoch, and after it on the validation sets (on all sets if there are none).
     losses: np.ndarray
     validation_losses: np.ndarray
 
@@ -116,7 +91,7 @@ def train_embedding(
     best, best_epoch, least, last_gain, mark = embedding, 0, np.inf, 0, np.inf
     losses: list[float] = []
     judgements: list[float] = []
-    status, message = "stopped", f"stopped after {settings.max_epochs} epochs: raise max_epochs to go on"
+    status, message = "stopped", f"stopped after {settings.max_epochs} epochs: raise max_epochs to continue"
     for epoch in range(1, settings.max_epochs + 1):
         order = _batches(rng.permutation(training), size)
         now, adam, loss = _epoch(now, adam, on_device, order, weights, rate)
@@ -136,7 +111,7 @@ def train_embedding(
             status, message = "converged", f"the validation loss has not fallen for {settings.patience} epochs"
             break
         if clock.is_up:
-            message = f"stopped after {clock.seconds:.1f} seconds: raise max_seconds to go on"
+            message = f"stopped after {clock.seconds:.1f} seconds: raise max_seconds to continue"
             break
     return TrainedEmbedding(best, status, message, best_epoch, np.array(losses), np.array(judgements))
 

@@ -42,17 +42,10 @@ _STILL = 0.003  # in standard deviations: a move that counts as none
 
 
 class JointSites(NamedTuple):
-    """Sites of a batch, on the utility differences to each set's first object.
+    """Sites of a batch, on the utility differences to each set's first object."""
 
-    Attributes
-    ----------
-    precision : Array (n, n, m)
-        With n = d (a - 1).
-    linear : Array (n, m)
-    """
-
-    precision: Array
-    linear: Array
+    precision: Array  # (n, n, m) with n = d (a - 1)
+    linear: Array  # (n, m)
 
 
 class JointState(NamedTuple):
@@ -64,14 +57,7 @@ class JointState(NamedTuple):
 
 
 class JointInference:
-    """Match moments, beginning at a finished dense inference.
-
-    Parameters
-    ----------
-    task : Task
-    before : Inferred
-        By dense inference.
-    """
+    """Match moments, beginning at a finished dense inference ``before``."""
 
     def __init__(self, task: Task, before: Inferred) -> None:
         problem, d = task.problem, before.posterior.n_utilities
@@ -95,7 +81,7 @@ class JointInference:
         sites, moved = _advance(state.sites, self.root, self.task.problem, self.normals, self.lapse)
         if not np.isfinite(float(moved)):
             raise ChoiceGPError("inference='joint' found no finite step: use inference='dense' or 'mcmc'")
-        self.task.watch.tell("matching moments", state.n_steps + BLOCK, float("nan"))
+        self.task.watch.report("matching moments", state.n_steps + BLOCK, float("nan"))
         return JointState(sites, state.n_steps + BLOCK, float(moved))
 
     def verdict(self, state: JointState) -> Verdict | None:

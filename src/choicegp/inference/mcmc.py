@@ -18,7 +18,6 @@ from choicegp.compute.programs import program
 from choicegp.inference.driver import Inferred, Task, Verdict
 from choicegp.inference.posterior import Posterior, posterior_of_draws
 from choicegp.inference.problem import Problem
-from choicegp.inference.registry import MCMC
 from choicegp.inference.whitening import Whitening, log_posterior, whiten
 
 N_CHAINS = 4
@@ -31,7 +30,7 @@ N_KEPT = 1024  # draws that predictions use, taken evenly from all chains; a pow
 
 
 class Chains(NamedTuple):
-    """Where the chains stand, and how far their steps go; everything has a leading axis of chains."""
+    """Where the chains stand (these have a leading axis of chains), and how far the steps of all of them go."""
 
     position: Array
     logdensity: Array
@@ -54,20 +53,15 @@ class MCMCState(NamedTuple):
 
 
 class MCMCInference:
-    """Sample the utilities of the shown objects at the hyperparameters of a Gaussian posterior.
+    """Sample the utilities of the shown objects.
 
-    Parameters
-    ----------
-    task : Task
-    before : Inferred
-        Its Gaussian posterior gives hyperparameters, coordinates and starting points.
-    method : MCMC
-        The number of kept draws is rounded up to whole blocks.  Where the time is up before the first draw, nothing is
-        adapted and one block is kept all the same: the result says that it is not complete.
+    The Gaussian posterior of ``before`` gives hyperparameters, coordinates and starting points.  The number of kept
+    draws is rounded up to whole blocks.  Where the time is up before the first draw, nothing is adapted and one block
+    is kept all the same: the result says that it is not complete.  The adaptation itself is not interrupted.
     """
 
-    def __init__(self, task: Task, before: Inferred, method: MCMC) -> None:
-        self.task, self.before, self.method = task, before, method
+    def __init__(self, task: Task, before: Inferred, n_warm_up: int, target_acceptance: float) -> None:
+        self.task, self.before, self.n_warm_up, self.target = task, before, n_warm_up, target_acceptance
         self.posterior, self.whitening = before.posterior, whiten(before.posterior)
         lapse = before.posterior.lapse
         self.fixed = self.whitening, task.problem, None if lapse is None else np.asarray(lapse, float)
@@ -76,9 +70,9 @@ class MCMCInference:
         """Draw the first positions, and adapt step sizes and scales."""
         shape = (N_CHAINS, *self.whitening.centre.shape)
         start = 1.2 * np.random.default_rng(self.task.seed).normal(size=shape)
-        n_warm_up = 0 if self.task.watch.is_up else self.method.n_warm_up
-        aim = np.asarray(self.method.target_acceptance, float)
-        self.task.watch.tell("warming up", 0, float("nan"))
+        n_warm_up = 0 if self.task.watch.is_up else self.n_warm_up
+        aim = np.asarray(self.target, float)
+        self.task.watch.report("warming up", 0, float("nan"))
         return MCMCState(_warmed_up(start, self._key(0), aim, *self.fixed, n_warm_up))
 
     def _key(self, number: int) -> Array:
@@ -90,12 +84,12 @@ class MCMCInference:
         chains, moves, divergent = _advance(state.chains, key, *self.fixed)
         latent = self.whitening.centre + np.einsum("dij,cndj->cndi", self.whitening.spread, np.asarray(moves))
         kept = np.einsum("dij,cndj->cndi", self.whitening.root, latent)
-        self.task.watch.tell("sampling", state.n_draws + BLOCK, float(np.mean(np.asarray(chains.logdensity))))
+        self.task.watch.report("sampling", state.n_draws + BLOCK, float(np.mean(np.asarray(chains.logdensity))))
         return MCMCState(chains, (*state.kept, kept), state.n_divergent + int(np.sum(divergent)))
 
     def verdict(self, state: MCMCState) -> Verdict | None:
         """Stop when all draws are made, or at the time limit; say how well the chains have mixed."""
-        complete = state.n_draws >= self.method.n_draws
+        complete = state.n_draws >= self.task.max_iter
         if not complete and not (state.kept and self.task.watch.is_up):
             return None
         return judged(self._draws(state), state.n_divergent, complete)
@@ -120,28 +114,31 @@ def _warmed_up(
     start: Array, key_data: Array, target: Array, whitening: Whitening, problem: Problem, lapse: Array | None,
     n_warm_up: int,
 ) -> Chains:  # fmt: skip
-    """Adapt every chain by itself."""
+    """Adapt every chain, and then take the average: chains with equal steps do not wait for each other."""
     import blackjax  # type: ignore[import-untyped]
 
+    flat = start.reshape(len(start), -1)
+
     def density(w: Array) -> Array:
-        return log_posterior(w.reshape(start.shape[1:]), whitening, problem, lapse)
+        return log_posterior(w.reshape(start.shape[1:]), whitening, problem, lapse)[0]
 
-    def one_chain(position: Array, key: Array) -> Chains:
-        if n_warm_up == 0:
-            scale = jnp.ones(position.size)
-            return Chains(
-                position.ravel(), *jax.value_and_grad(density)(position.ravel()), jnp.asarray(_FIRST_STEP), scale
-            )
-        adaptation = blackjax.window_adaptation(
-            blackjax.nuts, density, initial_step_size=_FIRST_STEP, target_acceptance_rate=target,
-            max_num_doublings=_MOST_DOUBLINGS,
-        )  # fmt: skip
-        (last, found), _ = adaptation.run(key, position.ravel(), n_warm_up)
+    if n_warm_up == 0:
         return Chains(
-            last.position, last.logdensity, last.logdensity_grad, found["step_size"], found["inverse_mass_matrix"]
+            flat, *jax.vmap(jax.value_and_grad(density))(flat), jnp.asarray(_FIRST_STEP), jnp.ones_like(flat[0])
         )
+    adaptation = blackjax.window_adaptation(
+        blackjax.nuts, density, initial_step_size=_FIRST_STEP, target_acceptance_rate=target,
+        max_num_doublings=_MOST_DOUBLINGS,
+    )  # fmt: skip
 
-    return jax.vmap(one_chain)(start, jax.random.split(jax.random.wrap_key_data(key_data), len(start)))
+    def one_chain(position: Array, key: Array) -> tuple[Any, Array, Array]:
+        (last, found), _ = adaptation.run(key, position, n_warm_up)
+        return last[:3], jnp.log(found["step_size"]), found["inverse_mass_matrix"]
+
+    keys = jax.random.split(jax.random.wrap_key_data(key_data), len(start))
+    last, log_step, inverse_mass = jax.vmap(one_chain)(flat, keys)
+    position, logdensity, gradient = last
+    return Chains(position, logdensity, gradient, jnp.exp(log_step.mean()), inverse_mass.mean(axis=0))
 
 
 @program
@@ -155,27 +152,25 @@ def _advance(
     kernel = nuts.build_kernel()
 
     def density(w: Array) -> Array:
-        return log_posterior(w.reshape(shape), whitening, problem, lapse)
+        return log_posterior(w.reshape(shape), whitening, problem, lapse)[0]
 
-    def one_chain(chain: Chains, key: Array) -> tuple[Chains, Any]:
-        def step(state: Any, key: Array) -> tuple[Any, Any]:
-            state, info = kernel(key, state, density, chain.step_size, chain.inverse_mass, _MOST_DOUBLINGS)
-            return state, (state.position.reshape(shape), info.is_divergent)
+    def step(state: Any, key: Array) -> tuple[Any, Any]:
+        state, info = kernel(key, state, density, chains.step_size, chains.inverse_mass, _MOST_DOUBLINGS)
+        return state, (state.position.reshape(shape), info.is_divergent)
 
-        last, kept = jax.lax.scan(step, hmc.HMCState(*chain[:3]), jax.random.split(key, BLOCK))
-        return chain._replace(
-            position=last.position, logdensity=last.logdensity, logdensity_grad=last.logdensity_grad
-        ), kept
+    def one_chain(chain: tuple, key: Array) -> tuple[Any, Any]:
+        return jax.lax.scan(step, hmc.HMCState(*chain), jax.random.split(key, BLOCK))
 
     keys = jax.random.split(jax.random.wrap_key_data(key_data), len(chains.position))
-    after, (positions, divergent) = jax.vmap(one_chain)(chains, keys)
-    return after, positions, divergent
+    last, (positions, divergent) = jax.vmap(one_chain)(chains[:3], keys)
+    position, logdensity, gradient = last[:3]
+    return chains._replace(position=position, logdensity=logdensity, logdensity_grad=gradient), positions, divergent
 
 
 def align(utilities: np.ndarray, posterior: Posterior) -> np.ndarray:
     """Undo label switching: give each draw (c, n, d, t) the order of utilities nearest to the posterior's means.
 
-    Utilities with different hyperparameters are told apart by them; where all have the same, their order means
+    Utilities with different hyperparameters are distinguished by them; where all have the same, their order means
     nothing, and a chain may change it on its way.
     """
     d = utilities.shape[2]

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
-from choicegp.inference.adam import LOG_BOUNDS
+from choicegp.inference.dense import LOG_BOUNDS
 from choicegp.inference.descent import Descent, descend
 from choicegp.inference.driver import Verdict, Watch, run
 from choicegp.inference.laplace import Laplace, Margins, laplace
@@ -38,22 +38,13 @@ _TRIAL = {"utility": 40, "intransitive": 6, "concatenated": 6}
 
 
 class PairProcess(NamedTuple):
-    """What a fitted model predicts from.
+    """What a fitted model predicts from."""
 
-    Attributes
-    ----------
-    kernels : Kernel
-        Every parameter has a leading axis of length 1.
-    points : tuple of array
-        Features of the objects (one array), or of the left and right objects of the pairs (two), padded.
-    dual : array (n,)
-    gain : array (n, n)
-    """
-
-    kernels: Kernel
+    kernels: Kernel  # every parameter has a leading axis of length 1
+    # features of the objects (one array), or of the left and right objects of the pairs (two), padded
     points: tuple[Any, ...]
-    dual: Any
-    gain: Any
+    dual: Any  # (n,)
+    gain: Any  # (n, n)
 
 
 class PairTask(NamedTuple):
@@ -95,19 +86,10 @@ def evidence(
 
 
 class PairInference:
-    """Maximise the evidence, with the hyperpriors, from several starts; its state is a `Descent`.
+    """Maximise the evidence, with the hyperpriors, by L-BFGS from several lengthscales; its state is a `Descent`.
 
-    Parameters
-    ----------
-    task : PairTask
-    prior : UtilityPrior
-    watch : Watch
-    n_restarts : int
-        Starts of several lengthscales; after a few iterations the best continues.
-    max_iter : int
-        Maximum number of iterations of L-BFGS.
-    tol : float
-        Ten iterations that gain less than this many nats end the descent, and so does a slope that is less steep.
+    After a few iterations the best start continues, until ten iterations gain less than ``tol`` nats or no slope is
+    steeper than that.
     """
 
     def __init__(

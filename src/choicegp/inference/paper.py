@@ -25,11 +25,11 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from choicegp.compute.programs import program
-from choicegp.inference.adam import LOG_BOUNDS, Adam
+from choicegp.inference.dense import LOG_BOUNDS, Adam
 from choicegp.inference.descent import Descent, descend
 from choicegp.inference.driver import Inferred, Task, Verdict, inferred_from_sites
-from choicegp.inference.expectation import expected_log_likelihood, marginals, quasi_normals
-from choicegp.inference.posterior import FIRST_JITTER, Factor, factorise, prior_covariance
+from choicegp.inference.expectation import quasi_normals
+from choicegp.inference.posterior import FIRST_JITTER, Factor, evidence_bound, factorise, prior_covariance
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import LENGTHSCALES, scaled
@@ -101,12 +101,7 @@ def approximate(parameters: Parameters, problem: Problem) -> Approximation:
 def bound_on_points(parameters: Parameters, problem: Problem, normals: tuple[Array, ...], lapse: Array | None) -> Array:
     """Return the ELBO on fixed points for each set: a smooth function of the parameters."""
     q = approximate(parameters, problem)
-    covariance = jnp.swapaxes(q.half, 1, 2) @ q.half
-    bound = -jnp.sum(q.kl)
-    for batch, draws in zip(problem.batches, normals, strict=True):
-        marginal = marginals(q.mean, covariance, batch)
-        bound += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, draws, lapse))
-    return bound
+    return evidence_bound(q.mean, jnp.swapaxes(q.half, 1, 2) @ q.half, q.kl, problem, normals, lapse)
 
 
 def bound_on_samples(
@@ -232,14 +227,9 @@ def _adam_block(
 
 
 class PaperInference(_PaperFamily):
-    """The authors' way: MAP runs, then a fixed number of Adam steps on a Monte Carlo ELBO.
+    """The authors' way: MAP runs, then Adam on a Monte Carlo ELBO, with fresh samples at every step.
 
-    Parameters
-    ----------
-    task : Task
-        All of its steps are made unless the time is up; ``tol`` is not used.  The kernels' variances are tied.
-    n_samples : int
-        Fresh samples of all utilities at every step.
+    All steps are made unless the time is up; the tolerance is not used.
     """
 
     def __init__(self, task: Task, n_samples: int = 300) -> None:
@@ -258,7 +248,7 @@ class PaperInference(_PaperFamily):
         keys = jax.random.split(key, min(BLOCK, task.max_iter - done))
         learn = np.asarray(float(task.learning.learn_prior))
         state, bounds = _adam_block(course.state, keys, self.problem, self.lapse, learn, self.n_samples)
-        task.watch.tell("fit", done + len(bounds), float(np.mean(bounds)))
+        task.watch.report("fit", done + len(bounds), float(np.mean(bounds)))
         return PaperCourse(state, np.concatenate([course.trace, bounds]))
 
     def verdict(self, course: PaperCourse) -> Verdict | None:

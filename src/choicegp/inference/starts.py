@@ -64,15 +64,8 @@ def grown_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) ->
     """Add a copy of each utility in turn, and a utility that is zero everywhere.
 
     A copy changes little of what dominates what, and zero leaves each utility's say as it was: from either,
-    the larger model begins no worse than where the smaller one ended.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        Of the smaller model, fitted to the same problem.
-    fresh : UtilityPrior
-        Where the hyperparameters of a utility start that knows nothing.
-    problem : Problem
+    the larger model begins no worse than where the smaller one ended.  ``posterior`` is of the smaller model, fitted to
+    the same problem; ``fresh`` is where the hyperparameters of a utility start that knows nothing.
     """
     precision, linear = recovered_sites(posterior, problem)
 

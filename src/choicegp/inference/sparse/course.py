@@ -49,19 +49,9 @@ _RIDGE = 1e-7
 class SparseInference:
     """Natural-gradient steps on mini-batches; its state is a `Course`.
 
-    Parameters
-    ----------
-    source : Source
-    objects : ndarray (n, c)
-        Scaled features of a sample of the objects, among which inducing points are chosen.
-    starts : sequence of KernelStart
-        Tried in turn for a few steps.
-    plan : Plan
-    watch : Watch
-    keeper : Keeper, optional
-        Where the course is kept after every check, and found again.
-    spread : Spread, optional
-        Several devices, among which the sets of every step are divided.
+    Inducing points are chosen among the scaled features ``objects`` (n, c).  The starts are tried in turn for a few
+    steps.  ``keeper`` is where the course is kept after every check, and found again; ``spread`` are several devices,
+    among which the sets of every step are divided.
     """
 
     def __init__(
@@ -161,7 +151,7 @@ class SparseInference:
         self._seconds_a_step = (self.clock.seconds - began) / BLOCK  # the last block's: the first ones compile
         trying = course.trial < len(self.starts)
         phase = f"start {course.trial + 1} of {len(self.starts)}" if trying else "fit"
-        self.watch.tell(phase, course.step + n_real, float(bounds[-1]))
+        self.watch.report(phase, course.step + n_real, float(bounds[-1]))
         return course._replace(
             state=state, step=course.step + n_real, ridge=ridge, bounds=np.concatenate([course.bounds, bounds])
         )
@@ -321,7 +311,7 @@ def _expected(state: SparseState, solved: Solved, chunks: Iterable[tuple[Sets, n
     """Return the expected log-likelihood of all sets, and their weight."""
     total, weight = 0.0, 0.0
     for sets, normals in chunks:
-        expected = np.asarray(score(state, solved, sets, normals).expected, float)
+        expected = np.asarray(score(state, solved, sets, normals), float)
         total += float(np.sum(sets.weight * expected))
         weight += float(np.sum(sets.weight))
     return total, weight

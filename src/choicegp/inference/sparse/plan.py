@@ -57,63 +57,31 @@ def kernel_starts(
 
 
 class Course(NamedTuple):
-    """What is known so far.
+    """What is known so far."""
 
-    Attributes
-    ----------
-    trial : int
-        Number of the start that is tried; the number of starts once the best of them continues.
-    step : int
-        Steps made from the present start.
-    state : SparseState
-    best : SparseState
-        The best start, and later the best state, by score.
-    best_score : float
-    best_trial, best_step : int
-    scores : ndarray
-        Of the checks since the best start continued.
-    cooling : (int, int)
-        Step after which the steps become smaller, and in how many; (-1, 0) before that is known.
-    ridge : float
-        See `Pace`.
-    bounds : ndarray
-        Of the steps of the start that continues.
-    broken : bool
-        Whether the last block found no finite step; ``state`` is then the last good one.
-    """
-
-    trial: int
-    step: int
+    trial: int  # number of the start that is tried; the number of starts once the best of them continues
+    step: int  # steps made from the present start
     state: SparseState
-    best: SparseState
+    best: SparseState  # the best start, and later the best state, by score
     best_score: float
     best_trial: int
     best_step: int
-    scores: np.ndarray
+    scores: np.ndarray  # of the checks since the best start continued
+    # Step after which the steps become smaller, and in how many; (-1, 0) before that is known
     cooling: tuple[int, int]
-    ridge: float
-    bounds: np.ndarray
-    broken: bool = False
+    ridge: float  # see `Pace`
+    bounds: np.ndarray  # of the steps of the start that continues
+    broken: bool = False  # whether the last block found no finite step; ``state`` is then the last good one
 
 
 class Plan(NamedTuple):
-    """How to fit.
-
-    Attributes
-    ----------
-    n_inducing, batch_size, max_iter : int
-    tol : float
-        Nothing is gained any more when the score rises by less than this part of itself in some checks (or, with all
-        sets in every step, the bound by a hundredth of that).
-    settings : SparseSettings
-    lapse : float or None
-    dtype : type
-    seed : int
-    """
+    """How to fit."""
 
     n_inducing: int
     batch_size: int
     max_iter: int
+    # Nothing is gained any more when the score rises by less than this part of itself in some checks (with all sets in
+    # every step, the bound by a hundredth of that).
     tol: float
     settings: SparseSettings
     lapse: float | None

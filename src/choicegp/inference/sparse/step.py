@@ -23,11 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import logsumexp
 
 from choicegp.compute.programs import program
-from choicegp.inference.adam import LOG_BOUNDS, Adam
-from choicegp.inference.dense import LAPSE_PRIOR
+from choicegp.inference.dense import LAPSE_PRIOR, LOG_BOUNDS, Adam
 from choicegp.inference.expectation import Marginals, of_differences, samples
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.sites import psd_part
@@ -52,28 +50,14 @@ class SparseSettings(NamedTuple):
 
 
 class SparseState(NamedTuple):
-    """Where the optimisation stands.
-
-    Attributes
-    ----------
-    prior : UtilityPrior
-    points : Array (d, M, c)
-        Inducing points of each utility.
-    precision : Array (d, M, M)
-        R, the precision of all sites at the whitened inducing points.
-    linear : Array (d, M)
-        Their linear part h.
-    adam : Adam
-    lapse : Array or None
-        Lapse rate.
-    """
+    """Where the optimisation stands."""
 
     prior: UtilityPrior
-    points: Array
-    precision: Array
-    linear: Array
+    points: Array  # (d, M, c) inducing points of each utility
+    precision: Array  # (d, M, M) R, the precision of all sites at the whitened inducing points
+    linear: Array  # (d, M) their linear part h
     adam: Adam
-    lapse: Array | None
+    lapse: Array | None  # lapse rate
 
 
 class Pace(NamedTuple):
@@ -283,13 +267,6 @@ def run_steps(
     return state, bounds, jnp.all(jnp.stack(finite))
 
 
-class Score(NamedTuple):
-    """Of each set of a group: expected log-likelihood, and log of the predictive probability."""
-
-    expected: Array
-    predictive: Array
-
-
 class Solved(NamedTuple):
     """Everything that predicts, at the inducing points."""
 
@@ -305,15 +282,15 @@ def solve(state: SparseState, ridge: Array, jitter: float) -> Solved:
 
 
 @program
-def score(state: SparseState, solved: Solved, sets: Sets, normals: Array) -> Score:
-    """Score the choices of some sets."""
+def score(state: SparseState, solved: Solved, sets: Sets, normals: Array) -> Array:
+    """Return the expected log-likelihood of some sets."""
     with jax.default_matmul_precision("highest"):
         part = project(state.prior, state.points, solved.inverse_root, solved.whitened, sets)
         marginal: Marginals = of_differences(part.mean, part.covariance)
         u = samples(marginal, normals)
         lapse = None if state.lapse is None else state.lapse.astype(u.dtype)
         logs = sampled_log_likelihood(u, sets.present, sets.chosen, lapse=lapse)
-        return Score(jnp.mean(logs, axis=-1), logsumexp(logs, axis=-1) - np.log(logs.shape[-1]))
+        return jnp.mean(logs, axis=-1)
 
 
 def posterior_of(state: SparseState, solved: Solved) -> Posterior:

@@ -8,8 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from choicegp import MCMC, ChoiceGP, ChoiceGPError, Dense, Joint, Paper, Sparse
-from choicegp.fitting.options import FitOptions
-from choicegp.inference.registry import METHODS, Auto, Method
+from choicegp.fitting.options import METHODS, Auto, FitOptions, Method
 
 RECORDS = (
     Dense(max_iter=9),
