@@ -14,7 +14,7 @@ from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.options import MCMC, Dense, FitOptions, Joint, Paper, Sparse
+from choicegp.fitting.options import Dense, FitOptions, Sparse
 from choicegp.fitting.record import FitResult, Fitted, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference, run_block
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
@@ -106,27 +106,13 @@ def _fit_at_objects(
             prior, problem, learning, Watch(clock, report), options.n_starts(problem.n_objects), method.n_steps,
             options.tol, options.lapse, options.random_state, n_threads(options.n_jobs, n), points,
         )  # fmt: skip
-        if isinstance(method, Paper):
-            from choicegp.inference.paper import ConvergedPaperInference, PaperInference
-
-            return infer(ConvergedPaperInference(task) if method.converged else PaperInference(task))
-        first = task if isinstance(method, Dense) else task._replace(max_iter=Dense().max_iter)
-        found = infer(
-            DenseInference(
-                first,
-                None if warm is None else moments_at(warm.posterior, problem.objects),
-                () if neighbour is None else neighbouring_starts(neighbour, prior, problem),
-            )
-        )
-        if isinstance(method, Joint):
-            from choicegp.inference.joint import JointInference
-
-            return infer(JointInference(task, found))
-        if isinstance(method, MCMC):
-            from choicegp.inference.mcmc import MCMCInference
-
-            return infer(MCMCInference(task, found, method.n_warm_up, method.target_acceptance))
-        return found
+        before = None
+        if method.begins_dense:
+            first = task if isinstance(method, Dense) else task._replace(max_iter=Dense().max_iter)
+            place = None if warm is None else moments_at(warm.posterior, problem.objects)
+            grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
+            before = infer(DenseInference(first, place, grown))
+        return before if before is not None and isinstance(method, Dense) else infer(method.inference(task, before))
 
 
 def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:

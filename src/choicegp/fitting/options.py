@@ -7,7 +7,7 @@ Here are also the inferences by name: which options each one has, how many steps
 import secrets
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from choicegp.errors import ChoiceGPError
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
+
+if TYPE_CHECKING:
+    from choicegp.inference.driver import Inference, Inferred, Task
 
 AUTO_DENSE = 1500
 """Shown objects up to which "auto" means dense inference: then it takes about as long as a sparse one."""
@@ -52,6 +55,10 @@ class Method:
     def n_steps(self) -> int:
         """Maximum number of steps."""
         return self.max_iter  # type: ignore[attr-defined]
+
+    def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
+        """Make the inference at the shown objects, after a dense one where it begins with that."""
+        raise NotImplementedError
 
     @classmethod
     def option_names(cls) -> tuple[str, ...]:
@@ -165,6 +172,12 @@ class Paper(Method):
         """Maximum number of steps."""
         return self.max_iter or (1000 if self.converged else 5000)
 
+    def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
+        """Make the inference."""
+        from choicegp.inference import paper
+
+        return paper.ConvergedPaperInference(task) if self.converged else paper.PaperInference(task)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Joint(Method):
@@ -179,6 +192,13 @@ class Joint(Method):
     step: ClassVar[str] = "one update of all sites by moment matching, after a dense fit of its own 300 steps"
     begins_dense: ClassVar[bool] = True
     max_iter: int = 200
+
+    def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
+        """Make the inference, after a dense one."""
+        from choicegp.inference.joint import JointInference
+
+        assert before is not None
+        return JointInference(task, before)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +225,13 @@ class MCMC(Method):
     def n_steps(self) -> int:
         """Number of kept draws of each chain."""
         return self.n_draws
+
+    def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
+        """Make the inference, after a dense one."""
+        from choicegp.inference.mcmc import MCMCInference
+
+        assert before is not None
+        return MCMCInference(task, before, self.n_warm_up, self.target_acceptance)
 
 
 METHODS: dict[str, Method] = {
