@@ -24,7 +24,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format types docs lock clean
+.PHONY: help demo test coverage bench lint format types docs lock clean
 .DELETE_ON_ERROR:
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -38,6 +38,11 @@ demo: $(VENV)/.base ## simulate Alice choosing laptops, learn her utilities and 
 test: $(VENV)/.test ## run all tests (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
+# Kept programs would hide the numerical core: it runs only when a program is first traced.
+coverage: $(VENV)/.test ## run all tests and list the lines that none of them runs (PYTEST_ARGS as above)
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	CHOICEGP_CACHE="$$folder" $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing $(PYTEST_ARGS)
+
 bench: $(VENV)/.test ## measure speed, bounds and accuracy (BENCH_ARGS="--methods dense" leaves out the slow ones)
 	@$(BIN)/python benchmarks/bench.py $(BENCH_ARGS)
 
@@ -45,7 +50,7 @@ lint: $(VENV)/.lint ## check style and formatting
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-format: $(VENV)/.lint ## mend style and formatting
+format: $(VENV)/.lint ## fix style and formatting
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -70,8 +75,8 @@ lock: ## renew the pinned versions (with Python 3.11)
 	cp "$$folder/lock.txt" $(LOCK); echo "$(LOCK) renewed"
 
 clean: ## remove the environment and everything built
-	@rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	@find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made:
 	@$(call find_python,$(or $(PYTHON),python3.11 python3.12 python3.13 python3 python),11,13); \

@@ -16,6 +16,8 @@ import time
 
 import numpy as np
 
+from choicegp.experiments.markdown import markdown_table, table_row
+
 SIZE, N_FEATURES, N_STEPS = 10, 6, 10
 ROWS = (
     (10_000, 512, 2, 256), (40_000, 512, 2, 256), (160_000, 512, 2, 256),
@@ -97,16 +99,18 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(json.dumps(measure(*map(int, sys.argv[1:]))))
         return
-    print("| sets | inducing points | utilities | sets a step | ms a step | ms reading | bare ms | ratio | GiB "
-          "| GiB on a GPU |")  # fmt: skip
-    print("|---" * 10 + "|")
+    head = {
+        "sets": "sets", "inducing": "inducing points", "utilities": "utilities", "batch": "sets a step",
+        "ms": "ms a step", "ms_reading": "ms reading", "bare_ms": "bare ms", "ratio": "ratio", "gib": "GiB",
+        "gib_device": "GiB on a GPU",
+    }  # fmt: skip
+    print(markdown_table(list(head.values()), []))
     for row in ROWS:
         done = subprocess.run([sys.executable, __file__, *map(str, row)], capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{row} failed:\n{done.stderr}")
-        r = json.loads(done.stdout.splitlines()[-1])
-        print(f"| {r['sets']} | {r['inducing']} | {r['utilities']} | {r['batch']} | {r['ms']} | {r['ms_reading']} "
-              f"| {r['bare_ms']} | {r['ratio']} | {r['gib']} | {r['gib_device']} |", flush=True)  # fmt: skip
+        measured = json.loads(done.stdout.splitlines()[-1])
+        print(table_row([measured[name] for name in head]), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import argparse
 import numpy as np
 
 from choicegp import ChoiceGP, datasets
+from choicegp.experiments.markdown import markdown_table, table_row
 from choicegp.kernels import RBF
 
 N_OBJECTS, N_SETS = 30, 40
@@ -43,15 +44,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
-    print("| set size | d | seed | elpd | brute force | error without refits | error | refits |")
-    print("|---" * 8 + "|")
+    head = ("set size", "d", "seed", "elpd", "brute force", "error without refits", "error", "refits")
+    print(markdown_table(head, []))
     for size, d in PROBLEMS:
         for seed in range(args.seeds):
             elpd, exact, bare, wrong, refits = errors(size, d, seed)
-            print(
-                f"| {size} | {d} | {seed} | {elpd:.1f} | {exact:.1f} | {bare:.3f} | {wrong:.3f} | {refits} |",
-                flush=True,
-            )
+            numbers = (f"{elpd:.1f}", f"{exact:.1f}", f"{bare:.3f}", f"{wrong:.3f}")
+            print(table_row((size, d, seed, *numbers, refits)), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp import ChoiceData, ChoiceGP, datasets
+from choicegp.experiments.markdown import markdown_table, table_row
 from choicegp.kernels import RBF
 
 LENGTHSCALE, VARIANCE = 1.5, 9.0
@@ -98,8 +99,8 @@ def main() -> None:
         "random_state": args.seed,
     }  # fmt: skip
     n_draws = 200 if args.quick else 3000
-    print("| problem | d | method | choice probabilities | means | sds | log P | exact posterior: R-hat, draws |")
-    print("|---" * 8 + "|")
+    head = ("problem", "d", "method", "choice probabilities", "means", "sds", "log P", "exact posterior: R-hat, draws")
+    print(markdown_table(head, []))
     errors: dict[str, list[float]] = {method: [] for method in args.methods}
     for number, setting in enumerate(SETTINGS):
         if number + 1 not in args.problems:
@@ -122,8 +123,8 @@ def main() -> None:
                 np.abs(model.log_prob(test, normalized=True) - log_p).mean(),
             ]  # fmt: skip
             told = truth.fit_result_.message if method == args.methods[0] else ""
-            print(f"| {setting.name} | {d} | {method} | {error:.4f} | "
-                  + " | ".join(f"{value:.3f}" for value in rest) + f" | {told} |", flush=True)  # fmt: skip
+            numbers = (f"{error:.4f}", *(f"{value:.3f}" for value in rest))
+            print(table_row((setting.name, d, method, *numbers, told)), flush=True)
     for method, values in errors.items():
         print(f"{method}: mean {np.mean(values):.4f}, largest {np.max(values):.4f}")
 

@@ -1,6 +1,8 @@
 """What all tests share: JAX's settings, quick compilation, the data folder, and no silent skips where none may be."""
 
+import importlib
 import os
+import sys
 from collections.abc import Generator
 from importlib.metadata import version
 from pathlib import Path
@@ -22,8 +24,13 @@ os.environ.setdefault("XLA_FLAGS", " ".join(_FLAGS))
 # Compiled programs are shared by all workers, and kept for the next run of the same code.
 os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "programs"))
 
-
 TESTS = Path(__file__).parent
+
+# Shapes in signatures are checked whenever a test calls a function or JAX traces it. NumPy comes with jaxtyping, and
+# reads the settings above; what is checked must not have been imported yet.
+sys.path.append(str(TESTS / "typecheck"))
+importlib.import_module("jaxtyping").install_import_hook("choicegp.model", "shape_checks.checked")
+
 # Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
 QUICKLY_COMPILED = (
     "compute/", "estimators/", "experiments/", "fitting/", "inference/", "selection/", "apps/test_selection_plot.py",

@@ -1,6 +1,7 @@
 """The shape of the package: one-way imports, a light root, modules of a size to read in one sitting."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "choicegp"
 # A module imports only from its own folder and from folders before it.
 ORDER = (
     "reading", "data", "model", "datasets", "compute", "inference", "fitting", "prediction", "evaluation", "selection",
-    "storage", "estimators", "elicitation", "experiments", "apps",
+    "storage", "estimators", "elicitation", "plotting", "experiments", "apps",
 )  # fmt: skip
 FOR_EVERYONE = {"errors", "checks", "files", "__version__"}
 HEAVY = ("jax", "pandas", "scipy", "sklearn", "matplotlib")
@@ -45,8 +46,8 @@ def backward_imports(source: str, path: Path) -> list[str]:
         target = parts[1] if len(parts) > 1 else None
         if home is None:  # the root gathers the public names of every folder but the faces
             allowed = target not in ("experiments", "apps")
-        elif home == "experiments":  # on the public names alone
-            allowed = target in (home, "datasets") or target not in ORDER
+        elif home == "experiments":  # on the public names alone, and in the style that all pictures share
+            allowed = target in (home, "datasets", "plotting") or target not in ORDER
         elif target in ORDER:
             allowed = ORDER.index(target) <= ORDER.index(home)
         else:  # the package itself and its façade modules, made for users
@@ -60,6 +61,13 @@ def test_every_folder_has_its_place_in_the_order():
     folders = {path.parts[len(PACKAGE.parts)] for path in MODULES if path.parent != PACKAGE}
     assert folders <= set(ORDER), f"give {sorted(folders - set(ORDER))} a place in ORDER"
     assert {"data", "model"} <= folders
+
+
+def test_the_map_for_contributors_has_the_rooms_in_their_order():
+    text = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"^\| `(\w+)/` \|", text, flags=re.MULTILINE)
+    folders = {path.parts[len(PACKAGE.parts)] for path in MODULES if path.parent != PACKAGE}
+    assert named == [room for room in ORDER if room in folders]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +12,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+
+import choicegp
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,18 +60,93 @@ def test_the_wheel_says_what_it_is(wheel):
         metadata = archive.read(information["METADATA"]).decode()
         commands = archive.read(information["entry_points.txt"]).decode()
     assert "Name: choicegp\n" in metadata
+    assert f"Version: {choicegp.__version__}\n" in metadata
     assert "License-Expression: MIT\n" in metadata
     assert "licenses/LICENSE" in information
     assert "choicegp = choicegp.apps.cli:main" in commands
 
 
-def test_the_sdist_can_be_worked_on(built):
+def test_the_version_is_written_in_one_place():
+    named = re.compile(rf"(?<!cff-)version[\s=:\"'*]*{re.escape(choicegp.__version__)}", re.IGNORECASE)
+    others = (
+        "pyproject.toml",
+        "README.md",
+        "CONTRIBUTING.md",
+        "CITATION.cff",
+        "Makefile",
+        "docs/conf.py",
+        "docs/index.md",
+    )
+    assert [name for name in others if named.search((ROOT / name).read_text(encoding="utf-8"))] == []
+
+
+def test_the_citation_names_the_software_and_its_paper():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert (citation["type"], citation["license"]) == ("software", "MIT")
+    [paper] = citation["references"]
+    assert paper["title"] in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [author["family-names"] for author in paper["authors"]] == ["Benavoli", "Azzimonti", "Piga"]
+
+
+def test_the_changelog_has_the_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## \[(.+?)\]", changelog, re.MULTILINE)
+    assert newest
+    assert newest[1] in (choicegp.__version__, "Unreleased")
+
+
+@pytest.fixture(scope="module")
+def unpacked(built, tmp_path_factory) -> Path:
+    """Return the folder of the unpacked sdist."""
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    for needed in ("Makefile", "LICENSE", "requirements/lock.txt", "docs/conf.py", "tests/conftest.py"):
-        assert needed in names
-    assert not [name for name in names if "_build" in name or "__pycache__" in name]
+        archive.extractall(folder := tmp_path_factory.mktemp("sdist"), filter="data")
+    return folder / sdist.name.removesuffix(".tar.gz")
+
+
+def test_the_sdist_can_be_worked_on(unpacked):
+    folders = ("src", "tests", "docs", "benchmarks", "studies")
+    needed = {path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    needed |= {
+        Path(name)
+        for name in (
+            "Makefile",
+            "LICENSE",
+            "CHANGELOG.md",
+            "requirements/lock.txt",
+            ".ci/run",
+            ".pre-commit-config.yaml",
+        )
+    }
+    assert len(needed) > 100
+    assert sorted(path for path in needed if not (unpacked / path).is_file()) == []
+    assert not {path.name for path in unpacked.rglob("*")} & {"_build", "__pycache__", ".git", ".venv"}
+
+
+def test_the_benchmarks_of_the_sdist_start(unpacked, tmp_path, monkeypatch):
+    """Run `make bench` in an environment that seems to be installed, where the data folder is not known."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nPYTHONPATH=src:benchmarks exec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    for stamp in (".made", ".base", ".test"):
+        (tmp_path / stamp).touch()
+    monkeypatch.delenv("CHOICEGP_DATA", raising=False)
+    tables = run(
+        "make", "--no-print-directory", "bench", f"VENV={tmp_path}", "BENCH_ARGS=--methods --no-scale", cwd=unpacked
+    )
+    assert tables.startswith("| problem | method |")
+    scripts = sorted(path.stem for path in (unpacked / "benchmarks").glob("*.py"))
+    assert "problems" in scripts
+    run(python, "-c", f"import choicegp, {', '.join(scripts)}", cwd=unpacked)
+
+
+def test_the_hooks_before_a_commit_are_the_tools_of_the_makefile():
+    hooks = re.findall(r"entry: \.venv(/bin/\S+(?: [a-z]+)?)", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert len(hooks) == 3
+    makefile = (ROOT / "Makefile").read_text().replace("$(BIN)", "/bin")
+    assert [hook for hook in hooks if hook not in makefile] == []
 
 
 @pytest.fixture(scope="module")

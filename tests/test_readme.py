@@ -106,6 +106,26 @@ def test_make_targets_on_the_pages_exist():
         assert wanted <= targets, f"{page} names unknown make targets: {wanted - targets}"
 
 
+def test_make_targets_in_the_text_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        named = set(re.findall(r"`make ([a-z]+)", page.read_text(encoding="utf-8")))
+        assert named <= targets, f"{page.name} names unknown make targets: {named - targets}"
+        assert named
+
+
+def test_the_words_to_avoid_are_avoided():
+    rules = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    before, _, rest = rules.partition("| write | instead of |\n")
+    table, _, after = rest.partition("\n\n")
+    avoided = [phrase.strip(' ".') for row in table.splitlines()[1:] for phrase in row.split("|")[2].split(",")]
+    assert {"mend", "goes on", "that of"} <= set(avoided)
+    found = re.compile(rf"\b({'|'.join(map(re.escape, avoided))})\b", re.IGNORECASE)
+    for page in (*PAGES, ROOT / "CHANGELOG.md"):
+        assert found.findall(page.read_text(encoding="utf-8")) == [], page.name
+    assert found.findall(before.partition("## The map")[0] + after) == []
+
+
 def test_choicegp_commands_on_the_pages_exist():
     subcommands = {words[0] for _, words in all_commands("choicegp") if not words[0].startswith("-")}
     start = "import sys; sys.argv[0] = 'choicegp'; from choicegp.apps.cli import main; main()"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from choicegp import datasets, kernels, metrics
+    from choicegp import datasets, kernels, metrics, plots
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.errors import ChoiceDataError, ChoiceGPError
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from choicegp.estimators.pareto_embedding import ParetoEmbedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.fitting.options import MCMC, Dense, Joint, Paper, Sparse
-    from choicegp.model.hyperpriors import HyperPriors
+    from choicegp.model.prior import HyperPriors
 
-# XLA's loader warns on standard error about every program that comes from the compilation cache.
+# XLA's warnings on standard error are for its developers.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 _HOME = {
@@ -39,7 +39,7 @@ _HOME = {
     "ChoiceGP": "choicegp.estimators.choice_gp",
     "ChoiceGPError": "choicegp.errors",
     "GeneralPreferenceGP": "choicegp.estimators.preference_gp",
-    "HyperPriors": "choicegp.model.hyperpriors",
+    "HyperPriors": "choicegp.model.prior",
     "PairGP": "choicegp.estimators.preference_gp",
     "PreferenceGP": "choicegp.estimators.preference_gp",
     "ParetoEmbedding": "choicegp.estimators.pareto_embedding",
@@ -48,7 +48,7 @@ _HOME = {
     "select_n_utilities": "choicegp.estimators.dimension",
     **dict.fromkeys(("Dense", "Joint", "MCMC", "Paper", "Sparse"), "choicegp.fitting.options"),
 }
-_MODULES = ("datasets", "kernels", "metrics")
+_MODULES = ("datasets", "kernels", "metrics", "plots")
 
 __all__ = [
     "MCMC",
@@ -72,6 +72,7 @@ __all__ = [
     "datasets",
     "kernels",
     "metrics",
+    "plots",
     "search_embedding",
     "select_n_utilities",
 ]

@@ -1,23 +1,27 @@
-"""Checks of arguments: each returns the value in its own type, or raises one clear message."""
+"""Checks of arguments: each returns the value in its own type, or raises an error with one clear message."""
 
 from collections.abc import Iterable
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from choicegp.errors import ChoiceGPError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def whole_number(name: str, value: object, least: int) -> int:
-    """Return `value` as an int, or say what is wrong with the argument called `name`."""
+    """Return `value` as an int, or raise an error that says what is wrong with the argument called `name`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise ChoiceGPError(f"{name} must be a whole number of at least {least}; got {plain(value)!r}")
     return int(value)
 
 
 def check_one_of(name: str, value: object, options: tuple[str, ...]) -> None:
-    """Refuse a value of an argument that is none of its options."""
+    """Refuse a value that is not one of the options of an argument."""
     if not isinstance(value, str) or value not in options:
         raise ChoiceGPError(f"{name} must be {' or '.join(map(repr, options))}, not {value!r}")
 
@@ -55,6 +59,11 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def counted(n: int, noun: str, form: str = "") -> str:
+    """Count things in a message: '1 set', '2 sets'; ``form`` is the format of the number."""
+    return f"{n:{form}} {noun}{'' if n == 1 else 's'}"
+
+
 def check_distinct(names: Iterable[Any], what: str) -> None:
     """Refuse names that repeat."""
     seen: set[Any] = set()
@@ -65,6 +74,68 @@ def check_distinct(names: Iterable[Any], what: str) -> None:
 
 
 def listed(names: Iterable[Any], limit: int = 12) -> str:
-    """List names in a message, not too many of them."""
+    """List names in a message, at most ``limit`` of them."""
     kept = [repr(plain(name)) for name in names]
     return ", ".join(kept[:limit]) + (f" and {len(kept) - limit} more" if len(kept) > limit else "")
+
+
+def number_array(name: str, values: Any, advice: str = "") -> NDArray[np.float64]:
+    """Return a new float array, which may hold NaN, or raise an error when ``values`` are no real numbers."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise ChoiceGPError(f"{name} must hold real numbers, but its rows differ in length{advice}") from error
+    if array.dtype.kind not in "biuf":
+        kind = "None" if values is None else f"{kind_of(values)} of type {array.dtype}"
+        raise ChoiceGPError(f"{name} must hold real numbers, but it is {kind}{advice}")
+    return array.astype(np.float64)
+
+
+def as_table(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
+    """Return a new float array (t, c), which may hold NaN, or raise an error when ``X`` is no table of numbers."""
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    if X is None or isinstance(X, str | bytes | dict | set | frozenset):
+        raise ChoiceGPError(f"{name} must be an array or a DataFrame with one row per object, not {kind_of(X)}")
+    array = number_array(name, X, "; pass a DataFrame if some columns are words")
+    if array.ndim != 2:
+        hint = "; for a single feature use X.reshape(-1, 1)" if array.ndim == 1 else ""
+        raise ChoiceGPError(f"{name} must have two dimensions (objects, features), not {array.ndim}{hint}")
+    if len(array) == 0:
+        raise ChoiceGPError(f"{name} has no rows: there are no objects")
+    if array.shape[1] == 0:
+        raise ChoiceGPError(f"{name} has no columns: objects need at least one feature")
+    return array
+
+
+def as_index(name: str, values: Any) -> "pd.Index":
+    """Return row numbers or ids as a pandas Index, or raise an error when they hold sequences."""
+    import pandas as pd
+
+    try:
+        ready = isinstance(values, np.ndarray | pd.Index | pd.Series)
+        return pd.Index(values if ready else list(values), tupleize_cols=False)
+    except (ValueError, TypeError) as error:
+        problem = f"{name} holds sequences inside its sets; each entry must be a single row number or id"
+        raise ChoiceGPError(problem) from error
+
+
+def id_array(values: Any, n: int, name: str, what: str) -> NDArray[Any]:
+    """Return ids as an array (n,): numbers as numbers, text as Python strings."""
+    if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
+        raise ChoiceGPError(f"{name} must be a sequence with one id for each of the {n} {what}, not {kind_of(values)}")
+    index = as_index(name, values)
+    if len(index) != n:
+        raise ChoiceGPError(f"{name} has {len(index)} ids but there are {n} {what}")
+    if index.dtype.kind in "mM":
+        index = index.astype(object)
+    ids = index.infer_objects().to_numpy(copy=True)
+    return ids.astype(object) if ids.dtype.kind in "US" else ids
+
+
+def unique_index(ids: NDArray[Any], rule: str) -> "pd.Index":
+    """Return ids as a pandas Index, or raise an error that states the rule and lists the ids that repeat."""
+    index = as_index("ids", ids)
+    if not index.is_unique:
+        raise ChoiceGPError(f"{rule}; these repeat: {listed(index[index.duplicated()].unique())}")
+    return index

@@ -1,11 +1,11 @@
-"""What can go wrong for a user, said once and clearly."""
+"""What can go wrong for a user."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class ChoiceGPError(ValueError):
-    """An error that its reader can mend: the message says what, where and what to do."""
+    """An error that the user can fix: the message says what is wrong, where, and what to do."""
 
 
 class Defect(NamedTuple):

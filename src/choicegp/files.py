@@ -13,12 +13,7 @@ _LONGEST_NAME = 235  # of the 255 bytes that file systems allow, what a draft's 
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuse a place where no file can be written, before the work that would fill it.
-
-    Parameters
-    ----------
-    path : str or path
-    """
+    """Refuse a path where no file can be written, before the work whose result it is for."""
     file = Path(path)
     try:
         if file.is_dir():
@@ -32,28 +27,18 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 
 def made_folder(path: str | os.PathLike[str]) -> Path:
-    """Return a folder, which is made if need be."""
+    """Return a folder, which is made if it does not exist."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ChoiceGPError(f"{folder}: this folder cannot be made ({error.strerror})") from None
+        raise ChoiceGPError(f"cannot make the folder {folder}: {error.strerror}") from None
     return folder
 
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a draft beside ``path``; it takes that name, in one step, only when all went well.
-
-    Parameters
-    ----------
-    path : str or path
-        An existing file is replaced.
-
-    Yields
-    ------
-    binary file
-    """
+    """Open a draft beside ``path``, a binary file that takes its name (and place) in one step when all is written."""
     file = Path(path)
     check_place(file)
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")

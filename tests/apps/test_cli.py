@@ -25,8 +25,8 @@ class TestStart:
     def test_help_loads_nothing_heavy_and_is_quick(self, arguments):
         code = (
             "import sys, time\n"
-            "from choicegp.apps import cli, console\n"
-            f"status = console.run(lambda: cli._invoke({arguments}))\n"
+            "from choicegp.apps import cli, terminal\n"
+            f"status = terminal.run(lambda: cli._invoke({arguments}))\n"
             f"print('LOADED', *[name for name in {HEAVY} if name in sys.modules])\n"
             "print('SECONDS', time.process_time()); sys.exit(status)"
         )
@@ -84,7 +84,7 @@ class TestDescribe:
     def test_without_ids_or_choices(self, table, run):
         code, out, _ = run("describe", table, "--no-object-id", "--no-choices", "--features", "price")
         assert code == 0
-        assert "What was chosen is not known." in out
+        assert "The data have no choices." in out
         assert "3 objects with 1 feature: price." in out
 
     def test_a_wide_table(self, tmp_path, run):

@@ -1,6 +1,11 @@
 """The tour with made-up data."""
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 
 import pytest
 from PIL import Image
@@ -8,7 +13,7 @@ from PIL import Image
 import choicegp
 import choicegp.reading.text
 from choicegp.apps.cli import main
-from choicegp.apps.demo import first_page
+from choicegp.apps.demo import first_page, program
 
 
 @pytest.fixture(scope="module")
@@ -17,20 +22,82 @@ def demo(tmp_path_factory):
     import contextlib
     import io
 
-    folder = tmp_path_factory.mktemp("tour") / "demo"
+    folder = tmp_path_factory.mktemp("tour") / "Alice's demo"
     words = io.StringIO()
-    with contextlib.redirect_stdout(words), pytest.raises(SystemExit) as ended:
-        main(["demo", "--output", str(folder)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", os.defpath)
+        patch.chdir(folder.parent)
+        with contextlib.redirect_stdout(words), pytest.raises(SystemExit) as ended:
+            main(["demo", "--output", folder.name])
     assert ended.value.code == 0
     return words.getvalue(), folder
 
 
-def test_it_shows_data_and_where_to_go(demo, run):
+def test_it_shows_the_data(demo):
     words, _ = demo
     assert "Alice" in words
     assert "150 sets of 4 objects." in words
-    for command in set(re.findall(r"^  choicegp (\w+)", words, flags=re.MULTILINE)):
-        assert run(command, "--help")[0] == 0
+
+
+def shell(command, folder):
+    """Run a line in a shell that finds no choicegp on its PATH; return what it printed."""
+    environment = os.environ | {"PATH": os.defpath}
+    assert shutil.which("choicegp", path=os.defpath) is None
+    ended = subprocess.run(
+        command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 0, f"{command}\n{ended.stderr}"
+    return ended.stdout
+
+
+def test_the_commands_that_it_prints_run_as_printed(demo, run, tmp_path, monkeypatch):
+    words, folder = demo
+    shutil.copytree(folder, tmp_path / folder.name)
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^  (\S.* (?:plot|fit|predict|describe) .*)$", words, flags=re.MULTILINE)
+    assert len(commands) == 4
+    assert "Usage: choicegp describe" in shell(commands[-1], tmp_path)
+    for command, written in zip(commands, ("effects.png", "Fitted", "probability", "Usage"), strict=True):
+        # The program is known to start; the rest is quicker in this process.
+        code, out, err = run(*shlex.split(command)[1:])
+        assert (code, err) == (0, ""), command
+        assert written in out
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """Return the scripts' folder of an environment that is not activated, and whose name needs quotes."""
+    scripts = tmp_path / "it's mine" / "bin"
+    scripts.mkdir(parents=True)
+    (scripts / "choicegp").write_text("#!/bin/sh\necho started $1\n")
+    (scripts / "choicegp").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(scripts / "python"))
+    monkeypatch.setenv("PATH", os.defpath)
+    return scripts
+
+
+@pytest.mark.parametrize("place", ["..", ".", "bin", "/"])
+def test_a_program_that_is_not_on_the_path_is_named_by_its_path(place, environment, monkeypatch):
+    monkeypatch.chdir(environment.parent / place)
+    assert shell(f"{program()} fit", ".") == "started fit\n"
+    assert len(program()) <= len(shlex.quote(str(environment / "choicegp")))
+
+
+def test_a_program_on_the_path_is_named_alone(environment, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(environment))
+    assert program() == "choicegp"
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(environment / "choicegp", other)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(other), str(environment)]))
+    assert program() != "choicegp"
+
+
+def test_a_program_without_a_script_is_a_module(monkeypatch, tmp_path):
+    (tmp_path / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", os.defpath)
+    assert program() == f"{tmp_path}/python -m choicegp.apps.cli"
 
 
 def test_it_says_how_well_it_predicts(demo):
@@ -71,7 +138,7 @@ def test_the_model_predicts_and_is_drawn(demo, run, tmp_path, monkeypatch):
     code, out, _ = run("predict", str(folder / "model.cgp"), str(folder / "alice.csv"), "-o", "out.csv")
     assert code == 0
     assert "150 sets" in out
-    table = choicegp.reading.text.read_table("out.csv")
+    table = choicegp.reading.text.read_rows("out.csv").frame
     assert list(table.columns) == ["set", "object", "probability", "chosen"]
     assert len(table) == 600
     assert table["probability"].between(0, 1).all()

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from choicegp.apps.experiment_pages import csv_text, page_text, write_pages
-from choicegp.experiments.attempt import not_attempted
-from choicegp.experiments.experiment import Report
+from choicegp.experiments.experiment import ExperimentReport
+from choicegp.experiments.run_record import failed_record
 
 COMMAND = ["choicegp", "reproduce", "toy"]
 
@@ -21,19 +21,19 @@ def done(settings, **values):
 
 
 def failed(settings, error):
-    return not_attempted(settings, error)
+    return failed_record(settings, error)
 
 
 def rows(records):
     return list(csv.DictReader(io.StringIO(csv_text(records))))
 
 
-def experiment(report=lambda outcomes: Report(f"{len(outcomes)} outcomes", {})):
+def experiment(report=lambda outcomes: ExperimentReport(f"{len(outcomes)} outcomes", {})):
     return SimpleNamespace(TITLE="A toy", __doc__="The protocol.\n\n    It is short.\n    ", report=report)
 
 
 def page(records, report=None, command=COMMAND):
-    return page_text(experiment(), report or Report("It works.\n", {}), 3, records, command)
+    return page_text(experiment(), report or ExperimentReport("It works.\n", {}), 3, records, command)
 
 
 class TestTable:
@@ -73,7 +73,7 @@ class TestPage:
 
     def test_figures_are_shown_once(self):
         figures = {"curves": Figure(), "table-1": Figure()}
-        text = page([done({"seed": 0})], Report("See ![the curves](curves.svg).", figures))
+        text = page([done({"seed": 0})], ExperimentReport("See ![the curves](curves.svg).", figures))
         assert text.count("curves") == 2
         assert "![table-1](table-1.png)" in text
 
@@ -95,12 +95,12 @@ class TestPage:
         assert "## Warnings\n\n- 2 runs: a fit stopped at its limit\n" in page(warned)
 
     def test_a_quick_version_says_so(self):
-        assert "\n\n**A quick version: " in page([done({"seed": 0})], command=[*COMMAND, "--quick"])
+        assert "\n\n**This is a quick version: " in page([done({"seed": 0})], command=[*COMMAND, "--quick"])
 
 
 class TestFiles:
     def test_what_is_written_is_named(self, tmp_path):
-        made = experiment(lambda outcomes: Report("", {"curves": Figure(figsize=(1, 1))}))
+        made = experiment(lambda outcomes: ExperimentReport("", {"curves": Figure(figsize=(1, 1))}))
         files = write_pages(tmp_path, "toy", made, 1, [done({"seed": 0})], COMMAND)
         assert [file.name for file in files] == ["toy.md", "toy.csv", "curves.png", "curves.svg"]
         assert sorted(tmp_path.iterdir()) == sorted(files)
@@ -109,14 +109,14 @@ class TestFiles:
         figure = Figure(figsize=(1, 1))
         figure.text(0, 0, "$wrong")
         figure.text(0, 0, "$\\wrong$")
-        made = experiment(lambda outcomes: Report("", {"curves": figure}))
+        made = experiment(lambda outcomes: ExperimentReport("", {"curves": figure}))
         with pytest.raises(ValueError, match="wrong"):
             write_pages(tmp_path, "toy", made, 1, [done({"seed": 0})], COMMAND)
         assert [file.name for file in tmp_path.iterdir()] == ["toy.csv"]
 
     def test_the_report_gets_what_is_done(self, tmp_path):
         seen = []
-        made = experiment(lambda outcomes: seen.extend(outcomes) or Report("", {}))
+        made = experiment(lambda outcomes: seen.extend(outcomes) or ExperimentReport("", {}))
         write_pages(tmp_path, "toy", made, 2, [failed({}, OSError()), done({"seed": 0}, x=1)], COMMAND)
         assert [one.values for one in seen] == [{"x": 1}]
 

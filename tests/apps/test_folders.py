@@ -32,7 +32,7 @@ def test_fit_and_predict(folder, run):
 
     files_before = sorted(folder.iterdir())
     for arguments, problem in {
-        ("choices",): "say where the predictions for a folder go: -o FILE.parquet",
+        ("choices",): "predictions for a folder need a file: pass -o FILE.parquet",
         ("choices", "-o", "out.csv"): "its name must end in .parquet; got 'out.csv'",
         ("choices", "-o", "out.parquet", "--set-id", "page"): "there is no column 'page' (set_id)",
     }.items():

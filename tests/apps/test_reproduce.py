@@ -13,7 +13,7 @@ import pytest
 from choicegp.apps import reproduce
 from choicegp.apps.reproduce import Request
 from choicegp.experiments import registry
-from choicegp.experiments.experiment import Options
+from choicegp.experiments.experiment import ExperimentOptions
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def times_run(notes):
     return {int(file.name.split("-")[1]): len(file.read_text().splitlines()) for file in notes.glob("ran-*")}
 
 
-def ledger_lines(path):
+def log_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -56,7 +56,7 @@ class TestWhatIsWritten:
         (tmp_path / "tables").mkdir()
         code, _, _ = reproduced(run, "--seed", "5", "--repetitions", "2", "--out", "here", "--data", "tables")
         assert code == 0
-        records = ledger_lines(tmp_path / "here" / "toy.jsonl")
+        records = log_lines(tmp_path / "here" / "toy.jsonl")
         assert [record["settings"]["seed"] for record in records] == [5, 6]
         assert records[0]["values"]["data"] == str(tmp_path / "tables"), "workers may be in other folders"
         page = (tmp_path / "here" / "toy.md").read_text()
@@ -108,7 +108,7 @@ class TestGoingOn:
         assert told.startswith("2 of 4 runs are done.")
         assert err.splitlines()[-1] == (
             "interrupted: 2 of 4 runs are done and kept in experiments-out/toy.jsonl; "
-            "the same command goes on from there"
+            "the same command continues from there"
         )
         assert "- 2 of 4 runs are done" in (out / "toy.md").read_text()
         (toy / "interrupt-2").unlink()
@@ -121,8 +121,8 @@ class TestGoingOn:
         code, _, err = run("reproduce", "toy", "--jobs", "2")
         assert code == 2
         last = err.splitlines()[-1]
-        assert last.startswith("error: a worker process came to a sudden end (TerminatedWorkerError)")
-        assert "runs are done and kept in experiments-out/toy.jsonl, the same command goes on from there" in last
+        assert last.startswith("error: a worker process ended suddenly (TerminatedWorkerError)")
+        assert "runs are done and kept in experiments-out/toy.jsonl, the same command continues from there" in last
         (toy / "kill-2").unlink()
         assert reproduced(run)[0] == 0
         assert times_run(toy)[0] == times_run(toy)[1] == 1
@@ -145,12 +145,12 @@ class TestGoingOn:
         (toy / "wait-2").unlink()
         assert reproduced(run)[0] == 0
         assert times_run(toy) == {0: 1, 1: 1, 2: 2, 3: 1}
-        assert len(ledger_lines(out / "toy.jsonl")) == 4
+        assert len(log_lines(out / "toy.jsonl")) == 4
 
     def test_quick_and_full_are_never_mixed(self, toy, out, run):
         assert reproduced(run, "--quick")[0] == 0
-        assert [record["settings"]["seed"] for record in ledger_lines(out / "quick" / "toy.jsonl")] == [0, 1]
-        assert "its numbers are not those of the experiment" in (out / "quick" / "toy.md").read_text()
+        assert [record["settings"]["seed"] for record in log_lines(out / "quick" / "toy.jsonl")] == [0, 1]
+        assert "its numbers are not the results of the experiment" in (out / "quick" / "toy.md").read_text()
         assert not (out / "toy.md").exists()
         assert reproduced(run)[0] == 0
         assert times_run(toy) == {0: 2, 1: 2, 2: 1, 3: 1}
@@ -167,7 +167,7 @@ class TestWhatGoesWrong:
         assert not out.exists()
 
     def test_no_experiment(self, run):
-        assert run("reproduce")[2].startswith("error: say which experiment: sincos, pareto, ")
+        assert run("reproduce")[2].startswith("error: the command needs the name of an experiment: sincos, pareto, ")
 
     def test_no_data_folder(self, toy, out, run):
         code, _, err = reproduced(run, "--data", "nowhere")
@@ -182,12 +182,12 @@ class TestWhatGoesWrong:
 
     def test_a_file_in_place_of_the_folder(self, toy, out, run):
         out.write_text("")
-        assert reproduced(run)[2] == "error: experiments-out: this folder cannot be made (File exists)\n"
+        assert reproduced(run)[2] == "error: cannot make the folder experiments-out: File exists\n"
 
     def test_no_dask_scheduler(self, toy, out, run):
         code, told, err = run("reproduce", "toy", "--dask", "nowhere")
         assert (code, told) == (2, "")
-        assert err == "error: --dask: 'nowhere' is no address of a scheduler: write tcp://HOST:PORT\n"
+        assert err == "error: --dask: 'nowhere' is not the address of a scheduler: write tcp://HOST:PORT\n"
 
     def test_a_report_that_fails_leaves_the_raw_results_and_no_page(self, toy, out, run, monkeypatch):
         import toy_experiment
@@ -212,7 +212,7 @@ def test_the_experiments_are_listed_with_their_titles(run):
 
 def test_the_command_is_the_one_that_was_given():
     assert Request("toy").command == ["choicegp", "reproduce", "toy"]
-    words = Request("toy", Options(True, 1, 2), "a b", "c", 2, "h:1").command
+    words = Request("toy", ExperimentOptions(True, 1, 2), "a b", "c", 2, "h:1").command
     given = "--quick --seed 1 --repetitions 2 --out 'a b' --data c --jobs 2 --dask h:1"
     assert shlex.join(words) == f"choicegp reproduce toy {given}"
 

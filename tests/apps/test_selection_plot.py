@@ -6,10 +6,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from choicegp import ChoiceGP, datasets
-from choicegp.apps.selection_plot import plot_selection
-from choicegp.apps.words import selection_in_words
+from choicegp.apps.summaries import selection_in_words
 from choicegp.estimators import dimension
 from choicegp.estimators.dimension import SelectionResult
+from choicegp.plotting.selection_plot import plot_selection
 from choicegp.selection.loo import PsisDiagnostics, loo_result
 
 
@@ -99,7 +99,7 @@ class TestCommand:
         assert lines[0].split()[0] == "1"
         assert next(line for line in lines if line.startswith("Chosen: ")).startswith("Chosen: 1 utility: ")
         assert ChoiceGP.load("model.cgp").n_utilities_ == 1
-        assert lines[-2:] == ["The model is in model.cgp.", "The picture is in s.png."]
+        assert lines[-2:] == ["The model is in model.cgp.", "The plot is in s.png."]
         assert (choices / "s.png").read_bytes().startswith(b"\x89PNG")
 
     def test_folds_are_passed_on(self, choices, run, found, monkeypatch):

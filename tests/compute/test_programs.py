@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from choicegp.compute import programs
-from choicegp.compute.programs import cache_folder, program, with_settings_of_this_thread
+from choicegp.compute.programs import program, with_settings_of_this_thread
 from choicegp.kernels import RBF
 
 SCRIPT = """
@@ -32,13 +32,16 @@ print(repr(model.elbo_), model.utilities(X).mean.tobytes().hex())
 
 
 def run(script: str, folder: Path, cache: str) -> str:
-    """Run a script in a process of its own, whose home is an empty folder; return what it prints."""
-    names = ("JAX_ENABLE_X64", "JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME")
+    """Run a script in a process of its own, whose home is an empty folder; return what it prints.
+
+    It must print nothing on standard error: XLA's loader would, about every program that it loads.
+    """
+    names = ("JAX_ENABLE_X64", "JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME", "TF_CPP_MIN_LOG_LEVEL")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment |= {"CHOICEGP_CACHE": cache, "HOME": str(folder), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     command = [sys.executable, "-W", "error", "-c", script]
     ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stderr
+    assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 
 
@@ -149,65 +152,73 @@ def test_an_option_that_xla_refuses_is_left_out_alone(options, left, monkeypatch
     assert tried == [options, left]
 
 
-def test_a_program_is_prepared_once_another_is_traced(monkeypatch):
+def test_a_prepared_program_is_traced_at_once_and_compiled_beside(folder, monkeypatch):
+    traced, may_compile = [], threading.Event()
+    compiled = programs._compiled
+
+    def slowly(lowered):
+        assert may_compile.wait(60)
+        return compiled(lowered)
+
+    def shifted(x):
+        traced.append(jnp.ones(1).dtype)
+        return x + 1
+
+    monkeypatch.setattr(programs, "_compiled", slowly)
+    shift, x = program(shifted), np.ones(2, np.float32)
+    with jax.enable_x64(False):
+        shift.prepare(jax.ShapeDtypeStruct((2,), np.float32))
+        shift.prepare(x)  # it is on its way
+        assert traced == [np.float32]
+        assert not shift._executables
+        threading.Timer(0.2, may_compile.set).start()
+        assert shift(x).tolist() == [2.0, 2.0], "the call waits"
+    assert len(traced) == len(list(folder.iterdir())) == 1
+    later = program(shifted)
+    with jax.enable_x64(False):
+        later.prepare(x)  # loaded
+        assert later(x).dtype == np.float32
+    assert len(traced) == 1
+
+
+def test_what_cannot_be_prepared_can_be_called_again(monkeypatch):
     monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    monkeypatch.setattr(programs, "_PATIENCE", 60.0)
-    order: list[str] = []
-    long, *others = (program(lambda x, name=name: order.append(name) or x) for name in ("long", "other", "last"))
-    x = np.ones(2)
-    for other in others:  # at the last one the long program is compiled already
-        before = set(threading.enumerate())
-        other.prepare(x, behind=long)
-        [worker] = set(threading.enumerate()) - before
-        worker.join(0.2)
-        assert worker.is_alive(), "it waits"
-        long(x)
-        worker.join(20)
-        assert not worker.is_alive()
-        assert other._executables
-    assert order == ["long", "other", "last"]
+    wrong = [True]
+
+    def checked(x):
+        if wrong[0]:
+            raise ValueError("wrong")
+        return x
+
+    check = program(checked)
+    with pytest.raises(ValueError, match="wrong"):
+        check.prepare(np.ones(2))
+    wrong[0] = False
+    assert check(np.ones(2)).tolist() == [1.0, 1.0]
 
 
-def test_a_program_is_not_prepared_for_a_fit_that_fails(monkeypatch):
-    monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    monkeypatch.setattr(programs, "_PATIENCE", 0.1)
-    long, other = program(lambda x: x), program(lambda x: x)
-    before = set(threading.enumerate())
-    other.prepare(np.ones(2), behind=long)
-    [worker] = set(threading.enumerate()) - before
-    worker.join(20)
-    assert not worker.is_alive()
-    assert not other._executables
+def test_code_that_is_in_no_file_is_not_kept(folder):
+    made: dict = {"__name__": "nowhere"}
+    exec("def halved(x):\n    return x / 2", made)
+    assert program(made["halved"])(np.ones(2)).tolist() == [0.5, 0.5]
+    assert not any(folder.iterdir())
 
 
-def test_a_process_does_not_wait_for_what_is_prepared(tmp_path):
-    script = """
-import numpy as np
-from choicegp.compute import programs
-programs._PATIENCE = 1000.0
-programs.program(lambda x: x).prepare(np.ones(2), behind=programs.program(lambda x: x))
-"""
-    run(script, tmp_path, "off")
+def test_the_key_is_that_of_the_sources(folder, monkeypatch):
+    asked = []
 
+    def digest(modules):
+        asked.append(set(modules))
+        return "of other sources"
 
-def test_only_so_many_programs_are_kept(folder, monkeypatch):
-    monkeypatch.setattr(programs, "_MOST_KEPT", 3)
-    power = program(powered, static="n")
-    for n in range(6):
-        power(np.array([2.0]), n)
-    assert len(list(folder.iterdir())) == 3
-
-
-def test_files_of_others_are_left_alone(folder, monkeypatch):
-    monkeypatch.setattr(programs, "_MOST_KEPT", 1)
-    folder.mkdir()
-    for name in ("letter.txt", "photo.jpg"):
-        (folder / name).touch()
-    power = program(powered, static="n")
-    for n in range(3):
-        power(np.array([2.0]), n)
-    assert {path.suffix for path in folder.iterdir()} == {".txt", ".jpg", ".program"}
-    assert len(list(folder.iterdir())) == 3
+    covariance = program(lambda kernel, X: kernel.gram(X, X))
+    X = np.array([[0.0], [2.0]])
+    covariance(RBF(), X)
+    monkeypatch.setattr(programs, "digest_of_sources", digest)
+    monkeypatch.setattr(covariance, "_executables", {})
+    covariance(RBF(), X)
+    assert asked == [{__name__, "choicegp.model.kernels"}], "a kernel's own module counts, imported or not"
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_programs_of_a_users_own_classes_are_not_kept(folder):
@@ -240,9 +251,11 @@ with jax.enable_x64(True), jax.default_device(jax.devices()[1]):
 
 def test_programs_are_loaded_onto_the_device_in_use(tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
-    first = run(TWO_DEVICES, tmp_path, str(tmp_path / "kept"))
+    (tmp_path / "doubling.py").write_text(TWO_DEVICES)  # code that is in no file is not kept
+    first = run("import doubling", tmp_path, str(tmp_path / "kept"))
     assert first.split()[-1] == "2"
-    assert run(TWO_DEVICES, tmp_path, str(tmp_path / "kept")) == first
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert run("import doubling", tmp_path, str(tmp_path / "kept")) == first
 
 
 def test_settings_go_over_to_another_thread():
@@ -258,8 +271,10 @@ def test_settings_go_over_to_another_thread():
 
 
 def test_a_second_process_uses_the_kept_programs_and_agrees(tmp_path):
+    """The user's own script imports JAX first; another one leaves that to the package."""
     cache = tmp_path / "programs"
     first = run(SCRIPT, tmp_path, str(cache))
+    run("from choicegp import ChoiceData\n" + SCRIPT, tmp_path, str(cache))
     kept = {path.name: path.read_bytes() for path in cache.iterdir()}
     assert sum(name.startswith("run_block-") for name in kept) == 1, "the heart of a fit is compiled once"
     assert run(SCRIPT, tmp_path, str(cache)) == first
@@ -270,19 +285,3 @@ def test_a_second_process_uses_the_kept_programs_and_agrees(tmp_path):
 def test_no_programs_are_kept_when_that_is_wanted(tmp_path):
     run(SCRIPT, tmp_path, "off")
     assert not any(tmp_path.iterdir())
-
-
-def test_where_programs_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "a" / "b"))
-    assert cache_folder() == tmp_path / "a" / "b"
-    monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    assert cache_folder() is None
-    monkeypatch.delenv("CHOICEGP_CACHE")
-    assert cache_folder() == tmp_path / "xdg" / "choicegp" / "programs"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == tmp_path / "home" / ".cache" / "choicegp" / "programs"
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "file"))
-    assert cache_folder() is None, "a place that cannot be written to is passed over"

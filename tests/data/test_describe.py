@@ -32,10 +32,10 @@ def test_known_answers():
         "57.1% of the shown objects were chosen.",
         "Shown again with the same choice: 2 sets.",
         "Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.",
-        "Never shown: 1 object. Only features tell about these.",
+        "Never shown: 1 object. These are predicted from features alone.",
         "The objects fall into 3 groups never shown together: utilities of different groups cannot be "
         "compared by the choices alone. The largest group has 3 objects.",
-        "Equal in all features to another: 2 objects. Features alone cannot tell these apart.",
+        "Equal in all features to another: 2 objects. Features alone cannot distinguish these.",
     ]
 
 
@@ -51,7 +51,7 @@ def test_nothing_to_warn_of():
 def test_without_choices():
     found = describe(ChoiceData.from_sets([[0.0], [1.0]], [[0, 1], [0, 1]]))
     assert (found.share_chosen, found.n_repeats, found.n_contradictions) == (None, None, None)
-    assert "What was chosen is not known." in str(found)
+    assert "The data have no choices." in str(found)
 
 
 def test_skipped_defects_are_told():

@@ -130,8 +130,8 @@ class TestErrors:
 
     def test_no_folder(self, tmp_path):
         self.refused(tmp_path / "none", "there is no folder")
-        self.refused(7, "the name of a folder is wanted, not an int")
-        self.refused("", "the name of a folder is wanted, not ''")
+        self.refused(7, "the name of a folder is needed, not an int")
+        self.refused("", "the name of a folder is needed, not ''")
 
     def test_a_file_is_no_folder(self, folder):
         self.refused(folder / "part-0.parquet", "is a file, not a folder", "ChoiceData.from_long")

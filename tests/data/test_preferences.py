@@ -50,11 +50,11 @@ def test_sets_of_one_object_alone_say_nothing():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("all",), "conflicts must be one of drop, random, majority; got 'all'"),
+        (("all",), "conflicts must be 'drop' or 'random' or 'majority', not 'all'"),
         (("majority",), "conflicts='majority' needs outputs="),
-        (("majority", [[1.0]]), r"one row for each of the 4 rows of data.X; got shape \(1, 1\)"),
-        (("majority", [["a"]] * 4), "outputs must be numbers"),
-        (("majority", [[np.nan]] * 4), "outputs must be finite numbers"),
+        (("majority", [[1.0]]), "outputs has 1 rows but there are 4 objects"),
+        (("majority", [["a"]] * 4), "outputs must hold real numbers"),
+        (("majority", [[np.nan]] * 4), "outputs holds a value that is not finite: nan"),
     ],
 )
 def test_bad_arguments(data, arguments, message):

@@ -192,7 +192,7 @@ def test_loaders_without_a_folder_say_what_to_do(load, monkeypatch, tmp_path):
 
 def test_a_bad_table_is_refused_with_its_place(tmp_path):
     path = tmp_path / "jura.csv"
-    path.write_text("Xloc,Yloc,Cr,Ni,Pb,Zn,Cd,Co\n")
+    path.write_text("Xloc,Yloc,Cr,Ni,Pb,Zn,Cd,Co\n1,2,3,4,5,6,7,8\n")
     with pytest.raises(ChoiceGPError, match=r"jura\.csv lacks the columns Cu; it has Xloc"):
         datasets.load_jura(tmp_path)
     path.write_text("Xloc,Yloc,Cr,Ni,Pb,Zn,Cd,Co,Cu\n1,2,3,4,5,6,7,8,9\n1,2,3,many,5,6,7,,9\n")
@@ -200,7 +200,7 @@ def test_a_bad_table_is_refused_with_its_place(tmp_path):
         datasets.load_jura(tmp_path)
     assert [(defect.row, defect.kind) for defect in caught.value.defects] == [(3, "not-a-number")] * 2
     path.write_text("")
-    with pytest.raises(ChoiceGPError, match="cannot be read as a CSV table"):
+    with pytest.raises(ChoiceGPError, match=r"jura\.csv is empty"):
         datasets.load_jura(tmp_path)
 
 

@@ -212,7 +212,7 @@ def test_recommend(model, data):
         (lambda m, X: m.recommend(X, random_state=-1), "random_state must be a whole number"),
         (lambda m, X: m.sample_utilities(X, 0), "n_samples must be a whole number of at least 1"),
         (lambda m, X: m.sample_utilities(X, 3, random_state=None), "random_state must be a whole number"),
-        (lambda m, X: m.utilities(X[:, :1]), "the array has 1 columns; 2 are wanted: 'x0', 'x1'"),
+        (lambda m, X: m.utilities(X[:, :1]), "the array has 1 columns instead of 2: 'x0', 'x1'"),
         (lambda m, X: m.utilities(X[0]), "must have two dimensions"),
         (lambda m, X: m.utilities(X[:0]), "has no rows"),
         (lambda m, X: m.utilities(X * np.nan), "feature 'x0' is missing"),
@@ -222,7 +222,7 @@ def test_recommend(model, data):
         (lambda m, X: m.score(None), "a ChoiceData is needed; got NoneType"),
         (
             lambda m, X: m.predict(ChoiceData.from_sets(np.column_stack([X, X]), [[0, 1]])),
-            "the objects have 4 features; 2 are wanted",
+            "the objects have 4 features instead of 2",
         ),
     ],
 )

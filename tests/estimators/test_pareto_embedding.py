@@ -126,7 +126,7 @@ def test_words_are_encoded_as_in_training(laptops):
     assert model.utilities(asked) == pytest.approx(model.utilities(test)[few])
     expected = model.predict(ChoiceData.from_sets(frame, [few], encoding=train.encoding))[0]
     assert few[model.predict(asked)[0]].tolist() == expected.tolist()
-    with pytest.raises(ChoiceGPError, match="their features have no names"):
+    with pytest.raises(ChoiceGPError, match="features have no names"):
         model.predict(ChoiceData.from_sets([[1.0], [2.0]], [[0, 1]]))
 
 

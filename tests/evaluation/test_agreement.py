@@ -80,10 +80,10 @@ def test_rows_outside_the_table_are_named(data, row):
     [
         ([[1]], "predicted has 1 sets but the data have 2"),
         ([[1], [1], [1]], "predicted has 3 sets but the data have 2"),
-        ([["ink"], ["knife"]], r"predicted\[0\] holds 'ink' \(a str\); row numbers of data.X are wanted"),
+        ([["ink"], ["knife"]], r"predicted\[0\] holds 'ink' \(a str\) instead of a row number of data.X"),
         ([[1], [True, False]], r"predicted\[1\] holds True \(a bool\)"),
         ([[1.0], [2.0]], r"predicted\[0\] holds 1.0 \(a float\)"),
-        ([[1], [10**30]], "row numbers of data.X are wanted"),
+        ([[1], [10**30]], "predicted must hold row numbers of data.X"),
         ([1, 1], r"predicted\[0\] must be a list of objects, not an int"),
         ("ink", "predicted must be a list with one sequence of objects per set, not a str"),
         (None, "predicted must be a list"),

@@ -16,8 +16,7 @@ from choicegp.evaluation.effects import (
 from choicegp.inference.posterior import Posterior
 from choicegp.model.kernels import kernel_named
 from choicegp.model.prior import Objects, UtilityPrior
-from choicegp.reading.columns import FeatureColumn
-from choicegp.reading.encoding import FeatureEncoding
+from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 
 Z95 = 1.959963984540054
 

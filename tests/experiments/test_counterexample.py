@@ -9,7 +9,7 @@ import pytest
 from choicegp import datasets
 from choicegp.experiments import counterexample
 from choicegp.experiments.counterexample import grid_points, pairs_of, report, run, runs
-from choicegp.experiments.experiment import Options, Outcome
+from choicegp.experiments.experiment import ExperimentOptions, Outcome
 
 TINY = {"data_seed": 0, "n_objects": 12, "n_pairs": 20, "n_new": 30, "max_epochs": 3}
 
@@ -24,13 +24,13 @@ def outcome(model, d, seed=0, **values):
 
 
 def test_the_runs_are_those_of_the_protocol():
-    made = [(one["model"], one["d"], one["seed"]) for one in runs(Options())]
+    made = [(one["model"], one["d"], one["seed"]) for one in runs(ExperimentOptions())]
     assert made == [
         ("ChoiceNN", 1, 0), ("ChoiceNN", 2, 0), ("ChoiceNN", 1, 1), ("ChoiceNN", 2, 1), ("ChoiceGP", 2, 0),
     ]  # fmt: skip
-    assert {one["n_pairs"] for one in runs(Options())} == {500}
-    assert {one["max_epochs"] for one in runs(Options(quick=True))} == {50}
-    assert {one["data_seed"] for one in runs(Options(seed=7))} == {7}
+    assert {one["n_pairs"] for one in runs(ExperimentOptions())} == {500}
+    assert {one["max_epochs"] for one in runs(ExperimentOptions(quick=True))} == {50}
+    assert {one["data_seed"] for one in runs(ExperimentOptions(seed=7))} == {7}
 
 
 def test_new_pairs_are_new():

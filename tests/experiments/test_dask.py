@@ -9,9 +9,9 @@ import pytest
 from distributed import LocalCluster
 
 from choicegp.errors import ChoiceGPError
-from choicegp.experiments import engine
-from choicegp.experiments.engine import asked_runs, attempts, outstanding
-from choicegp.experiments.ledger import Ledger
+from choicegp.experiments import parallel_runs
+from choicegp.experiments.parallel_runs import asked_runs, outstanding, recorded_runs
+from choicegp.experiments.run_log import RunLog
 
 MODULE = "toy_experiment"
 SECONDS = 60
@@ -43,10 +43,10 @@ def test_a_killed_worker_loses_and_repeats_no_finished_run(cluster, toy):
     watch = threading.Timer(SECONDS, (toy / "wait-2").unlink, [True])
     watch.start()
     asked = asked_runs([{"seed": seed, "notes": str(toy)} for seed in range(6)])
-    with Ledger(toy / "toy.jsonl") as ledger:
-        records = attempts(MODULE, asked, dask=cluster.scheduler_address)
+    with RunLog(toy / "toy.jsonl") as log:
+        records = recorded_runs(MODULE, asked, dask=cluster.scheduler_address)
         for _ in range(5):
-            ledger.add(next(records))
+            log.add(next(records))
         [victim] = begun(toy, 2)
         assert victim != os.getpid()
         wait_for(lambda: len(cluster.scheduler.tasks) == 1)  # what is done is forgotten, a moment later
@@ -54,8 +54,8 @@ def test_a_killed_worker_loses_and_repeats_no_finished_run(cluster, toy):
         wait_for(lambda: len(begun(toy, 2)) == 2)
         (toy / "wait-2").unlink()
         for record in records:
-            ledger.add(record)
-        assert outstanding(asked, ledger) == []
+            log.add(record)
+        assert outstanding(asked, log) == []
     watch.cancel()
     assert len((toy / "toy.jsonl").read_text().splitlines()) == 6
     assert [len(begun(toy, seed)) for seed in range(6)] == [1, 1, 2, 1, 1, 1]
@@ -63,15 +63,15 @@ def test_a_killed_worker_loses_and_repeats_no_finished_run(cluster, toy):
 
 
 def test_a_cluster_without_workers_is_told(toy, monkeypatch):
-    monkeypatch.setattr(engine, "CONNECTION_SECONDS", 0.5)
+    monkeypatch.setattr(parallel_runs, "CONNECTION_SECONDS", 0.5)
     with (
         LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as empty,
-        pytest.raises(ChoiceGPError, match="has no workers: start some"),
+        pytest.raises(ChoiceGPError, match="has no workers: start at least one"),
     ):
-        list(attempts(MODULE, [{"seed": 0, "notes": str(toy)}], dask=empty.scheduler_address))
+        list(recorded_runs(MODULE, [{"seed": 0, "notes": str(toy)}], dask=empty.scheduler_address))
 
 
 def test_where_no_scheduler_is_there_is_one_error(toy, monkeypatch):
-    monkeypatch.setattr(engine, "CONNECTION_SECONDS", 0.5)
+    monkeypatch.setattr(parallel_runs, "CONNECTION_SECONDS", 0.5)
     with pytest.raises(ChoiceGPError, match=r"no Dask scheduler answers at 127\.0\.0\.1:9 within 0\.5 seconds"):
-        list(attempts(MODULE, [{"seed": 0, "notes": str(toy)}], dask="127.0.0.1:9"))
+        list(recorded_runs(MODULE, [{"seed": 0, "notes": str(toy)}], dask="127.0.0.1:9"))

@@ -9,7 +9,7 @@ import pytest
 
 from choicegp import ChoiceGP, datasets
 from choicegp.experiments import inconsistent
-from choicegp.experiments.experiment import Options, Outcome
+from choicegp.experiments.experiment import ExperimentOptions, Outcome
 from choicegp.experiments.inconsistent_report import MODELS, RIVALS
 
 SMALL = {"n_objects": 8, "n_features": 2, "n_classes": 2, "sparsity": 0.5, "seed": 0}
@@ -21,7 +21,7 @@ def simulated():
 
 
 def test_the_protocol():
-    listed = inconsistent.runs(Options())
+    listed = inconsistent.runs(ExperimentOptions())
     # 20 repetitions of 2 x (5 levels x 4 models + 4 further numbers of utilities).
     assert len(listed) == 20 * 2 * 24
     keys = [json.dumps(settings, sort_keys=True) for settings in listed]
@@ -39,10 +39,10 @@ def test_the_protocol():
 
 
 def test_the_quick_version_is_small():
-    listed = inconsistent.runs(Options(quick=True, seed=4))
+    listed = inconsistent.runs(ExperimentOptions(quick=True, seed=4))
     assert {(s["seed"], s["sparsity"], s["n_objects"]) for s in listed} == {(4, 0.5, 12), (5, 0.5, 12)}
     assert {s["n_classes"] for s in listed} == {1, 2}
-    assert len(inconsistent.runs(Options(quick=True, repetitions=1))) == len(listed) / 2
+    assert len(inconsistent.runs(ExperimentOptions(quick=True, repetitions=1))) == len(listed) / 2
 
 
 class Knowing:

@@ -5,7 +5,7 @@ import pytest
 
 from choicegp import ChoiceGP
 from choicegp.experiments import pareto_problems as experiment
-from choicegp.experiments.experiment import Options, Outcome
+from choicegp.experiments.experiment import ExperimentOptions, Outcome
 
 
 def outcome(model, problem, a_mean, seed=0):
@@ -18,7 +18,7 @@ def outcome(model, problem, a_mean, seed=0):
 
 
 def test_the_paper_s_size_is_asked_for_by_default():
-    asked = experiment.runs(Options())
+    asked = experiment.runs(ExperimentOptions())
     assert len(asked) == 5 * 2 * 12
     assert {settings["n_sets"] for settings in asked} == {40960}
     assert {settings["seed"] for settings in asked[:24]} == {0}  # repetition by repetition
@@ -28,7 +28,7 @@ def test_the_paper_s_size_is_asked_for_by_default():
 
 
 def test_seed_and_repetitions_are_those_of_the_command():
-    asked = experiment.runs(Options(seed=3, repetitions=2))
+    asked = experiment.runs(ExperimentOptions(seed=3, repetitions=2))
     assert sorted({settings["seed"] for settings in asked}) == [3, 4]
 
 
@@ -47,7 +47,7 @@ def test_a_run_measures_its_model_on_sets_it_has_not_seen(model, monkeypatch):
     monkeypatch.setattr(experiment, "SIZE", 3)
     # The default kernel takes three times as long to compile, and is tested elsewhere.
     monkeypatch.setattr(experiment, "ChoiceGP", partial(ChoiceGP, kernel="rbf"))
-    settings = next(s for s in experiment.runs(Options(quick=True)) if s["model"] == model)
+    settings = next(s for s in experiment.runs(ExperimentOptions(quick=True)) if s["model"] == model)
     settings |= {"n_sets": 60} | ({"max_iter": 10, "n_inducing": 8} if model == "ChoiceGP" else {"rounds": 1})
     values = experiment.run(settings, None)
     assert 0.0 <= values["a_mean"] <= 1.0
@@ -67,4 +67,4 @@ def test_the_report_compares_problem_by_problem():
 
 
 def test_one_model_alone_is_not_compared():
-    assert "nothing is compared" in experiment.report([outcome("ChoiceGP", "zdt1", 0.99)]).text
+    assert "they cannot be compared" in experiment.report([outcome("ChoiceGP", "zdt1", 0.99)]).text

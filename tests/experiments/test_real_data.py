@@ -9,15 +9,16 @@ import pandas as pd
 import pytest
 
 from choicegp.experiments import real_data, real_data_comparisons, real_data_report
-from choicegp.experiments.experiment import Options, Outcome
-from choicegp.experiments.hierarchical import HierarchicalTest, Probabilities, correlated_t_test
-from choicegp.experiments.real_data_paper import LOO, NAMES, PREFERENCES, accuracy
+from choicegp.experiments.bayesian_tests import HierarchicalTest, Probabilities, correlated_t_test
+from choicegp.experiments.experiment import ExperimentOptions, Outcome
+from choicegp.experiments.pairs import PREFERENCES, chosen_objects
+from choicegp.experiments.real_data_paper import LOO, NAMES, accuracy
 
 TINY = {"table": "vehicle", "repetition": 0, "seed": 0, "n_objects": 8, "max_iter": 5, "n_restarts": 1}
 
 
 def test_everything_that_the_paper_reports_is_run_once():
-    planned = real_data.runs(Options())
+    planned = real_data.runs(ExperimentOptions())
     assert len({json.dumps(settings, sort_keys=True) for settings in planned}) == len(planned) == 205
     parts = Counter((settings["part"], settings["repetition"]) for settings in planned)
     assert parts == {("utilities", 0): 5, **{("accuracy", repetition): 40 for repetition in range(5)}}
@@ -30,9 +31,9 @@ def test_everything_that_the_paper_reports_is_run_once():
 
 
 def test_seeds_and_repetitions_are_the_users():
-    planned = real_data.runs(Options(seed=7, repetitions=2))
+    planned = real_data.runs(ExperimentOptions(seed=7, repetitions=2))
     assert {(settings["repetition"], settings["seed"]) for settings in planned} == {(0, 7), (1, 8)}
-    quick = real_data.runs(Options(quick=True))
+    quick = real_data.runs(ExperimentOptions(quick=True))
     assert len(quick) == 29
     assert all(settings["max_iter"] < 100 and settings.get("model") != "ChoiceGP, effects" for settings in quick)
 
@@ -49,7 +50,7 @@ def test_all_models_have_the_same_split_of_all_pairs():
 
 def test_a_coin_decides_where_both_are_kept():
     pairs = real_data.drawn(TINY | {"n_objects": 30}, None)
-    before, after = real_data.kept(pairs.choices), real_data.kept(real_data.tossed(pairs, seed=0))
+    before, after = chosen_objects(pairs.choices), chosen_objects(real_data.tossed(pairs, seed=0))
     assert all(len(rows) == 1 and set(rows) <= set(had) for rows, had in zip(after, before, strict=True))
     both = [(rows[0], had) for rows, had in zip(after, before, strict=True) if len(had) == 2]
     assert np.mean([own == had[0] for own, had in both]) == pytest.approx(0.5, abs=0.12)
@@ -118,7 +119,7 @@ GAP = {"PGP": -0.02, "GPGP": 0.03, "PairGP": 0.03}
 def outcomes(tables=tuple(NAMES), repetitions=3) -> list[Outcome]:
     """Make up runs in which ChoiceGP is 0.001 better than in the paper, and ahead of the others by GAP."""
     made = []
-    for settings in real_data.runs(Options(repetitions=repetitions)):
+    for settings in real_data.runs(ExperimentOptions(repetitions=repetitions)):
         table, wiggle = settings["table"], 0.004 * (settings["repetition"] - 1)
         if table not in tables:
             continue
@@ -206,7 +207,10 @@ def test_the_report_copes_with_a_part_of_the_runs(tests_made):
         text, figures = real_data.report(done)
         assert "nan" not in text
         assert ("real-data-loo" in figures) == any(outcome.settings["part"] == "utilities" for outcome in done)
-    assert "needs two tables with two repetitions" in real_data.report(outcomes(("am",))).text
+    assert (
+        "needs two repetitions of ChoiceGP and a preference model on two tables"
+        in real_data.report(outcomes(("am",))).text
+    )
     # Two tables have both repetitions of all models, a third one has them of ChoiceGP alone.
     tests_made.clear()
     some = [

@@ -9,8 +9,8 @@ import pytest
 
 from choicegp.errors import ChoiceGPError
 from choicegp.experiments import registry
-from choicegp.experiments.experiment import Options
-from choicegp.experiments.ledger import key_of
+from choicegp.experiments.experiment import ExperimentOptions
+from choicegp.experiments.run_log import run_key
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
@@ -45,16 +45,18 @@ class TestEveryExperiment:
         assert callable(experiment.report)
 
     def test_its_runs_are_plain_and_told_apart(self, name):
-        runs = registry.load(name).runs(Options())
+        runs = registry.load(name).runs(ExperimentOptions())
         assert all("seed" in settings for settings in runs)
-        assert len({key_of(settings) for settings in runs}) == len(runs)
+        assert len({run_key(settings) for settings in runs}) == len(runs)
         assert [json.loads(json.dumps(settings)) for settings in runs] == runs
 
     def test_options_are_obeyed(self, name):
         experiment = registry.load(name)
-        runs = experiment.runs(Options())
-        assert len(experiment.runs(Options(repetitions=1))) < len(experiment.runs(Options(repetitions=2)))
-        moved = experiment.runs(Options(seed=1000))
+        runs = experiment.runs(ExperimentOptions())
+        assert len(experiment.runs(ExperimentOptions(repetitions=1))) < len(
+            experiment.runs(ExperimentOptions(repetitions=2))
+        )
+        moved = experiment.runs(ExperimentOptions(seed=1000))
         assert len(moved) == len(runs)
-        assert not {key_of(settings) for settings in moved} & {key_of(settings) for settings in runs}
-        assert experiment.runs(Options(quick=True)) != runs
+        assert not {run_key(settings) for settings in moved} & {run_key(settings) for settings in runs}
+        assert experiment.runs(ExperimentOptions(quick=True)) != runs

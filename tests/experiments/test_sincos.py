@@ -10,7 +10,7 @@ import pytest
 
 from choicegp import ChoiceGP, datasets
 from choicegp.experiments import sincos
-from choicegp.experiments.experiment import Options, Outcome
+from choicegp.experiments.experiment import ExperimentOptions, Outcome
 
 
 def posterior(n_sets, set_size, seed=0, **values):
@@ -39,7 +39,7 @@ def drawn(figure):
 
 
 def test_the_protocol_is_four_designs_of_two_kinds():
-    listed = sincos.runs(Options())
+    listed = sincos.runs(ExperimentOptions())
     assert len(listed) == 8
     assert {(s["n_sets"], s["set_size"]) for s in listed} == {(50, 3), (50, 5), (150, 3), (150, 5)}
     assert {s["seed"] for s in listed} == {0}
@@ -48,12 +48,12 @@ def test_the_protocol_is_four_designs_of_two_kinds():
 
 
 def test_repetitions_follow_the_seed_and_come_whole():
-    listed = sincos.runs(Options(seed=5, repetitions=2))
+    listed = sincos.runs(ExperimentOptions(seed=5, repetitions=2))
     assert [s["seed"] for s in listed] == [5] * 8 + [6] * 8
 
 
 def test_the_quick_version_is_smaller():
-    listed = sincos.runs(Options(quick=True))
+    listed = sincos.runs(ExperimentOptions(quick=True))
     assert {s["n_sets"] for s in listed} == {50}
     assert {s["max_utilities"] for s in listed if s["kind"] == "loo"} == {2}
 
@@ -162,7 +162,7 @@ def test_repetitions_are_averaged_and_counted():
     assert "| 50 | 3 | 1 | -850.0 ± 5.0 |" in text
     assert "| 50 | 3 | 2 | -35.0 ± 5.0 |" in text  # not chosen by both
     assert "- 50 sets of 3: d = 2 in 1 of 2, d = 3 in 1 of 2" in text
-    assert "Two utilities are found in 1 of 2." in text
+    assert "Two utilities are found in 1 of 2 searches." in text
 
 
 def test_the_papers_observations_are_counted_by_repetition():
@@ -185,7 +185,7 @@ def test_all_four_panels_are_drawn():
     for figure in found.figures.values():
         assert len(drawn(figure).axes) == 4
     assert found.text.count("**chosen**") == 4
-    assert "Two utilities are found in 4 of 4." in found.text
+    assert "Two utilities are found in 4 of 4 searches." in found.text
 
 
 def test_models_are_fitted_with_their_default_options(monkeypatch):

@@ -12,9 +12,8 @@ from choicegp.inference.driver import Learning, Task, Watch, run
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.posterior import conclude, condition, prior_covariance
 from choicegp.inference.problem import pose
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import RBF
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import HyperPriors, UtilityPrior
 
 T, M, A, D = 12, 8, 3, 2
 LEARN = Learning(HyperPriors())

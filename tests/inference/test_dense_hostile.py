@@ -13,7 +13,7 @@ from choicegp import ChoiceData
 from choicegp.compute.progress import Clock
 from choicegp.inference import dense, starts
 from choicegp.inference.driver import Learning
-from choicegp.model.hyperpriors import HyperPriors
+from choicegp.model.prior import HyperPriors
 
 from .conftest import (
     FIXED,

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from choicegp import ChoiceData
-from choicegp.inference.problem import padded_size, pose
+from choicegp.data.packing import padded_size
+from choicegp.inference.problem import pose
 
 N_OBJECTS = 30
 

@@ -57,6 +57,41 @@ def test_psd_part_of_three_objects_is_finite_where_eigenvalues_meet(scale):
     np.testing.assert_allclose(result[..., 1], 0.0, atol=1e-15 * scale)
 
 
+@pytest.mark.parametrize("a", [2, 3, 4])
+@pytest.mark.parametrize("eigenvalues", [(1, 1), (-1, -1), (1, -1), (1, 0), (-1, 0)])
+def test_psd_part_near_degenerate_over_many_orders(a, eigenvalues):
+    """Equal, opposite and vanishing eigenvalues, each up to a random perturbation, in matrices of any size."""
+    rng = np.random.default_rng(a)
+    scale, noise = (grid.ravel() for grid in np.meshgrid(10.0 ** np.arange(-12, 13), 10.0 ** np.arange(-18, 1)))
+    values = np.resize(eigenvalues, a - 1).astype(float)
+    basis = np.linalg.qr(np.column_stack([np.ones(a), rng.normal(size=(a, a - 1))]))[0][:, 1:]
+    other = curvatures(a, len(scale), 1, seed=a)[0]
+    matrix = scale * (((basis * values) @ basis.T)[..., None] + noise * other)
+    for one in (matrix[None], scale * noise * other[None]):
+        result, size = np.asarray(project(one)), np.abs(one).max(axis=(0, 1, 2))
+        assert np.isfinite(result).all()
+        np.testing.assert_allclose(result / size, clipped_by_numpy(one) / size, atol=1e-13)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-100, 1e-12, 1.0, 1e12, 1e100])
+def test_psd_part_of_three_objects_has_finite_slopes_where_eigenvalues_meet(scale):
+    centring = np.eye(3) - 1 / 3
+    turned = np.linalg.qr(np.column_stack([np.ones(3), np.eye(3)[:, 1:]]))[0][:, 1:]
+    for eigenvalues in ([1, 1], [-1, -1], [1, -1], [1, 0], [0, -1]):
+        for matrix in (turned @ np.diag(eigenvalues) @ turned.T, eigenvalues[0] * centring):
+            slope = jax.grad(lambda matrix: jnp.sum(psd_part(matrix)[0, 0]))(scale * matrix[None, ..., None])
+            assert np.isfinite(slope).all()
+
+
+def test_psd_part_does_not_hide_what_is_no_number():
+    for a in (2, 3):
+        matrix = curvatures(a, 2)
+        matrix[0, 0, 0, 0] = np.nan
+        result = np.asarray(project(matrix))
+        assert np.isnan(result[0, ..., 0]).any()
+        assert np.isfinite(result[..., 1]).all()
+
+
 def test_one_object_has_no_curvature():
     assert psd_part(jnp.zeros((2, 1, 1, 4))).shape == (2, 1, 1, 4)
 

@@ -18,7 +18,7 @@ both = program(lambda u, present, best: (expected_best_derivatives(u, present, b
 
 def plain_log_best(u):
     """Integrate eq:likelihoodbatch over a fine grid for utilities (a,) of which the first object is the best."""
-    beats = 0.5 * jax.lax.erfc(-(u[0] - u[1:, None] + GRID) / np.sqrt(2.0))
+    beats = 0.5 * jax.lax.erfc(-(u[0] - u[1:, None] + GRID[None]) / np.sqrt(2.0))
     density = np.exp(-0.5 * GRID**2) / np.sqrt(2.0 * np.pi)
     return jnp.log(jnp.sum(jnp.prod(beats, axis=0) * density) * (GRID[1] - GRID[0]))
 

@@ -12,7 +12,6 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from choicegp.errors import ChoiceGPError
-from choicegp.model.hyperpriors import is_learned
 from choicegp.model.kernels import (
     RBF,
     Additive,
@@ -27,6 +26,7 @@ from choicegp.model.kernels import (
     Warped,
     kernel_named,
 )
+from choicegp.model.prior import is_learned
 
 # One program per kind of kernel: all tests use the same number of points.
 N_POINTS = 20

@@ -183,6 +183,14 @@ def test_recommended_agrees_with_sampling_all_objects(posterior, many):
     assert probability[0] > 0.2
 
 
+@pytest.mark.parametrize("level", [0.0, 1e-300, 1e-9, -50.0, 1e9])
+def test_candidates_where_a_utility_does_not_vary(monkeypatch, level):
+    monkeypatch.setattr(utilities, "_MOST_CANDIDATES", 5)
+    # Warnings are errors: nothing overflows.
+    mean = np.column_stack([1.0 * np.arange(40), np.full(40, level)])
+    assert len(utilities._candidates(mean, np.ones((40, 2)))) == 5
+
+
 def test_copies_of_an_object_are_recommended_alike(posterior):
     X = np.random.default_rng(6).normal(size=(30, 2))
     plain = objects_at(X)

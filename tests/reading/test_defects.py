@@ -129,7 +129,7 @@ def test_sets_up_to_the_limit():
     assert len(ChoiceData.from_sets(many, [rows[1:]], [[1]])) == 1
     found = defects_of(many, [rows, [0]], [[0], [0]])
     assert [(d.kind, d.set) for d in found] == [("too-large-set", 0)]
-    assert "the limit is 10000: split it" in found[0].problem
+    assert "more than the limit of 10000; split it" in found[0].problem
 
 
 def test_equal_ids_in_one_set_are_one_object():
@@ -193,10 +193,12 @@ def test_vectorised_equals_naive(seed):
 
 
 def test_unknown_on_error():
+    long = pd.DataFrame({"choice_id": [1, 1], "alt_id": [1, 2], "choice": [1, 0], "b": [1, 2]})
+    wide = pd.DataFrame({"b_a": [1], "choice_a": [1]})
     for make in (
         lambda: ChoiceData.from_utilities(X, X, [[0]], on_error="warn"),
-        lambda: ChoiceData.from_long(pd.DataFrame(), on_error="warn"),
-        lambda: ChoiceData.from_wide(pd.DataFrame(), alternatives=["a"], features=["b"], on_error=None),
+        lambda: ChoiceData.from_long(long, on_error="warn"),
+        lambda: ChoiceData.from_wide(wide, alternatives=["a"], features=["b"], on_error=None),
     ):
         with pytest.raises(ChoiceGPError, match="on_error must be"):
             make()

@@ -8,7 +8,11 @@ import pytest
 
 from choicegp.errors import ChoiceGPError
 from choicegp.reading import text as tables
-from choicegp.reading.text import read_rows, read_table, write_table
+from choicegp.reading.text import read_rows, write_table
+
+
+def read_table(path):
+    return read_rows(path).frame
 
 
 def saved(folder, content, name="table.csv"):
@@ -87,11 +91,11 @@ def test_ids_are_kept(tmp_path):
         ('a,"b",a\n1,2,3\n', "'a' appears twice"),
         ("a,,c\n1,2,3\n", "column 2 has no name"),
         (",a\n0,1\n", "column 1 has no name"),
-        ("a,b\n1,2\n1,2,3\n", r"row 3: 3 cells where the header has 2"),
-        ("a,b\n1,2\n\n1\n", r"row 4: 1 cells where the header has 2"),
-        ('a,b\n"1",2\n1,2\n1,2,3\n', r"row 4: 3 cells where the header has 2"),
-        ("a,b\n1,2,3\n4,5,6\n", r"row 2: 3 cells"),
-        ("a,b\n1,2\n,,\n", r"row 3: 3 cells"),
+        ("a,b\n1,2\n1,2,3\n", r"row 3: the row has 3 cells, but the header has 2"),
+        ("a,b\n1,2\n\n1\n", r"row 4: the row has 1 cells, but the header has 2"),
+        ('a,b\n"1",2\n1,2\n1,2,3\n', r"row 4: the row has 3 cells, but the header has 2"),
+        ("a,b\n1,2,3\n4,5,6\n", r"row 2: the row has 3 cells"),
+        ("a,b\n1,2\n,,\n", r"row 3: the row has 3 cells"),
         ('a,b\n1,2\n3,"x\n4,5\n', r"row 3: a quotation mark is opened and never closed"),
         ('a,b\n1,"x"y\n', r"row 2: "),
         ("a;b\n1;2\n", "separated by ';'"),
@@ -157,8 +161,8 @@ def test_broken_gzip(tmp_path):
         ("absent.csv", "there is no file"),
         ("folder.csv", "is a folder"),
         (".", "is a folder|suffix"),
-        ("table.xlsx", "suffix, one of .csv"),
-        ("table", "suffix, one of .csv"),
+        ("table.xlsx", "suffix must name the format, as one of .csv"),
+        ("table", "suffix must name the format, as one of .csv"),
     ],
 )
 def test_wrong_paths(tmp_path, path, message):
@@ -213,11 +217,11 @@ def test_cells_have_a_limit(tmp_path):
 def test_writing_fails_without_a_trace(tmp_path, monkeypatch):
     path = saved(tmp_path, "a\n1\n")
 
-    def fail(frame, handle, suffix):
+    def fail(frame, handle, **options):
         handle.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tables, "_write", fail)
+    monkeypatch.setattr(pd.DataFrame, "to_csv", fail)
     with pytest.raises(ChoiceGPError, match=r"cannot write .*table.csv: No space left"):
         write_table(pd.DataFrame({"a": [2]}), path)
     assert path.read_text() == "a\n1\n"

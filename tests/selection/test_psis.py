@@ -72,6 +72,14 @@ def test_a_set_that_says_nothing_scores_zero():
     assert (result.pointwise[1], result.diagnostics.pareto_k[1]) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("weight", [1.0, 1e6, 1e12])
+def test_rounding_is_no_tail_however_large_the_weight(weight):
+    scores = np.nextafter(np.full((1, 400), -23.0), np.resize([-np.inf, np.inf], 400))
+    result = psis_loo(scores, np.array([weight]))
+    assert result.diagnostics.pareto_k[0] == 0.0
+    assert result.pointwise[0] == pytest.approx(-23.0 * weight)
+
+
 def test_the_whole_weight_is_left_out():
     scores = some_scores(2)
     double = psis_loo(scores, np.array([2.0, 1.0]))

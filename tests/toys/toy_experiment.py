@@ -10,7 +10,7 @@ import time
 import warnings
 from pathlib import Path
 
-from choicegp.experiments.experiment import Report
+from choicegp.experiments.experiment import ExperimentReport
 
 TITLE = "A toy"
 
@@ -40,4 +40,5 @@ def run(settings, data):
 def report(outcomes):
     from matplotlib.figure import Figure
 
-    return Report(f"Doubled: {[one.values['twice'] for one in outcomes]}", {"doubled": Figure(figsize=(1, 1))})
+    twice = [one.values["twice"] for one in outcomes]
+    return ExperimentReport(f"Doubled: {twice}", {"doubled": Figure(figsize=(1, 1))})

@@ -1,10 +1,13 @@
-"""A short tour with made-up data: Alice, who is shown laptops and ticks those she would not reject."""
+"""A short tour with simulated data: Alice, who is shown laptops and ticks those she would not reject."""
 
+import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from choicegp.apps.console import say
+from choicegp.apps.terminal import say
 from choicegp.files import made_folder
 
 if TYPE_CHECKING:
@@ -19,12 +22,16 @@ N_SETS = 150
 SET_SIZE = 4
 N_RECOMMENDED = 5
 
+# Each command has a line of its own, which can be copied whole.
 NEXT = """\
-Where to go next:
-  choicegp plot {folder}/model.cgp -o {folder}     draw more pictures of the model
-  choicegp fit {folder}/alice.csv -o my.cgp        fit this table, or your own
-  choicegp predict my.cgp {folder}/alice.csv       predict choices from other sets
-  choicegp describe --help                         names of columns, wide tables, what to do about defects\
+Where to go next. Draw more pictures of the model:
+  {program} plot {folder}/model.cgp -o {folder}
+Fit this table, or your own:
+  {program} fit {folder}/alice.csv -o my.cgp
+Predict choices from other sets:
+  {program} predict my.cgp {folder}/alice.csv
+See how to name columns, read wide tables and handle defects:
+  {program} describe --help\
 """
 
 
@@ -36,7 +43,7 @@ def show_demo(seed: int = 0, output: str = "choicegp-demo") -> None:
     seed : int
         The same seed gives the same laptops, answers and model.
     output : str
-        Folder for her answers, the model and a plot; made if need be.
+        Folder for her answers, the model and a plot; it is created if necessary.
     """
     from choicegp import datasets
 
@@ -54,14 +61,26 @@ def show_demo(seed: int = 0, output: str = "choicegp-demo") -> None:
     say(f"\nAll her answers in short:\n\n{data.describe()}\n")
     _learn(data, catalogue, seed, folder)
     say(f"Her answers, the model and a plot are in {folder}.\n")
-    say(NEXT.format(folder=folder))
+    say(NEXT.format(folder=shlex.quote(str(folder)), program=program()))
+
+
+def program() -> str:
+    """Return what starts this program in the shell that runs it: its name where the PATH leads to it, else its path."""
+    found, script = shutil.which("choicegp"), Path(sys.executable).with_name("choicegp")
+    if found and (not script.exists() or script.samefile(found)):
+        return "choicegp"
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m choicegp.apps.cli"
+    # Without a folder in it, a shell would look for the name on the PATH.
+    relative = os.path.join(os.curdir, path) if os.sep not in (path := os.path.relpath(script)) else path
+    return shlex.quote(min(str(script), relative, key=len))
 
 
 def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Path) -> None:
     """Fit the model and say what it found, tested on pages that it has not seen."""
     from choicegp import ChoiceGP, datasets
-    from choicegp.apps.figures import draw, save_figure
-    from choicegp.apps.words import drivers_in_words, fit_in_words, quality_in_words
+    from choicegp.apps.summaries import drivers_in_words, fit_in_words, quality_in_words
+    from choicegp.plotting.files import draw, save_figure
 
     say("Learning two hidden utilities from her answers ...")
     model = ChoiceGP(n_utilities=2, random_state=seed).fit(data)

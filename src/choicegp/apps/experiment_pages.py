@@ -10,43 +10,30 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from choicegp.experiments.attempt import Record, outcome
-from choicegp.experiments.experiment import Report
+from choicegp.experiments.experiment import ExperimentReport
+from choicegp.experiments.markdown import markdown_table
+from choicegp.experiments.run_record import RunRecord, outcome
 from choicegp.files import whole_file
 
+_QUICK = "**This is a quick version: its numbers are not the results of the experiment.**"
 OWN_COLUMNS = ("seconds", "status", "error", "warnings", "version", "software", "machine", "started")
 
 
 def write_pages(
-    folder: Path, name: str, experiment: ModuleType, n_asked: int, records: Sequence[Record], command: Sequence[str]
+    folder: Path, name: str, experiment: ModuleType, n_asked: int, records: Sequence[RunRecord], command: Sequence[str]
 ) -> list[Path]:
     """Write table, figures and page of the runs that came to an end; every file is written whole or not at all.
 
-    Parameters
-    ----------
-    folder : Path
-    name : str
-        Of the experiment; table and page are called so.
-    experiment : module
-    n_asked : int
-        Number of runs that were asked for.
-    records : sequence of Record
-        In the order in which they were asked for.
-    command : sequence of str
-        The words of the command that makes all this.
-
-    Returns
-    -------
-    list of Path
-        The page first.
+    Of ``n_asked`` runs these are the records, in the order in which they were asked for, and ``command`` has the words
+    that make all this. Returned are the files, the page first.
     """
-    from choicegp.apps.figures import save_figure
+    from choicegp.plotting.files import save_figure
 
     table, page = folder / f"{name}.csv", folder / f"{name}.md"
     # First what can hardly fail: the raw results.
     _write(table, csv_text(records))
     done = [outcome(record) for record in records if record["status"] == "done"]
-    report = experiment.report(done) if done else Report("No run is done.", {})
+    report = experiment.report(done) if done else ExperimentReport("No run is done.", {})
     figures = [folder / f"{figure}.{kind}" for figure in report.figures for kind in ("png", "svg")]
     for file in figures:
         save_figure(report.figures[file.stem], file)
@@ -59,7 +46,7 @@ def _write(path: Path, text: str) -> None:
         handle.write(text.encode("utf-8", errors="backslashreplace"))
 
 
-def csv_text(records: Sequence[Record]) -> str:
+def csv_text(records: Sequence[RunRecord]) -> str:
     """Return one row for each run: settings, those of its values that are numbers or texts, and what became of it."""
     settings = list(dict.fromkeys(name for record in records for name in record["settings"]))
     values = list(
@@ -80,11 +67,11 @@ def csv_text(records: Sequence[Record]) -> str:
     return text.getvalue()
 
 
-def _values(record: Record) -> Iterable[tuple[str, Any]]:
+def _values(record: RunRecord) -> Iterable[tuple[str, Any]]:
     return record.get("values", {}).items()
 
 
-def error_in_words(record: Record) -> str:
+def error_in_words(record: RunRecord) -> str:
     """Return a failed run's error in one line, nothing for other runs."""
     if record["status"] == "done":
         return ""
@@ -92,20 +79,20 @@ def error_in_words(record: Record) -> str:
     return f"{record['error']['type']}: {message}" if message else record["error"]["type"]
 
 
-def settings_in_words(record: Record) -> str:
+def settings_in_words(record: RunRecord) -> str:
     """Return a run's settings in one line."""
     return ", ".join(f"{name} {value}" for name, value in record["settings"].items())
 
 
 def page_text(
-    experiment: ModuleType, report: Report, n_asked: int, records: Sequence[Record], command: Sequence[str]
+    experiment: ModuleType, report: ExperimentReport, n_asked: int, records: Sequence[RunRecord], command: Sequence[str]
 ) -> str:
     """Return the page: title, protocol, results, how they were made, and what failed."""
     failed = [record for record in records if record["status"] != "done"]
     figures = [f"![{name}]({name}.png)" for name in report.figures if f"({name}." not in report.text]
     parts = [
         f"# {experiment.TITLE}",
-        *(["**A quick version: its numbers are not those of the experiment.**"] if "--quick" in command else []),
+        *([_QUICK] if "--quick" in command else []),
         "## Protocol",
         inspect.getdoc(experiment) or "",
         "## Results",
@@ -120,12 +107,12 @@ def page_text(
         told = (f"- {n} run{'s' if n > 1 else ''}: {' '.join(text.split())}" for text, n in warned.most_common())
         parts += ["## Warnings", "\n".join(told)]
     if failed:
-        rows = [f"| {_cell(settings_in_words(record))} | {_cell(error_in_words(record))} |" for record in failed]
-        parts += ["## Runs that failed", "\n".join(["| run | error |", "|---|---|", *rows])]
+        rows = [(settings_in_words(record), error_in_words(record)) for record in failed]
+        parts += ["## Runs that failed", markdown_table(("run", "error"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
-def _made(n_asked: int, records: Sequence[Record], n_failed: int) -> str:
+def _made(n_asked: int, records: Sequence[RunRecord], n_failed: int) -> str:
     n_done = len(records) - n_failed
     lines = [
         f"- {n_done} of {n_asked} runs are done" + (f", {n_failed} failed" if n_failed else ""),
@@ -136,7 +123,3 @@ def _made(n_asked: int, records: Sequence[Record], n_failed: int) -> str:
         kinds = [f"{kind} ({n} runs)" if len(counted) > 1 else kind for kind, n in counted.most_common()]
         lines.append(f"- {'choicegp' if what == 'version' else what}: {'; '.join(kinds)}")
     return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""The command that runs the paper's experiments again, goes on where it was stopped, and writes what they say."""
+"""The command that runs the experiments of the paper, continues them, and writes their results."""
 
 import contextlib
 import sys
@@ -7,15 +7,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from choicegp.apps import console
+from choicegp.apps import terminal
 from choicegp.errors import ChoiceGPError
 from choicegp.experiments import registry
-from choicegp.experiments.experiment import Options
+from choicegp.experiments.experiment import ExperimentOptions
 
 if TYPE_CHECKING:
-    from choicegp.experiments.attempt import Record
-    from choicegp.experiments.experiment import Settings
-    from choicegp.experiments.ledger import Ledger
+    from choicegp.experiments.experiment import RunSettings
+    from choicegp.experiments.run_log import RunLog
+    from choicegp.experiments.run_record import RunRecord
 
 FOLDER = "experiments-out"
 ALL_CORES = -1
@@ -23,27 +23,14 @@ _A_DAY = 24 * 3600.0
 
 
 class Request(NamedTuple):
-    """What was asked for: an experiment, a folder for its results, and where its runs are made.
-
-    Attributes
-    ----------
-    name : str
-    options : Options
-    out : str
-    data : str or None
-        The folder of published tables.
-    jobs : int
-        Processes on this machine.
-    dask : str or None
-        Address of a scheduler.
-    """
+    """What was asked for: an experiment, a folder for its results, and where its runs are made."""
 
     name: str
-    options: Options = Options()
+    options: ExperimentOptions = ExperimentOptions()
     out: str = FOLDER
-    data: str | None = None
-    jobs: int = ALL_CORES
-    dask: str | None = None
+    data: str | None = None  # the folder of published tables
+    jobs: int = ALL_CORES  # processes on this machine
+    dask: str | None = None  # address of a scheduler
 
     @property
     def folder(self) -> Path:
@@ -63,44 +50,41 @@ class Request(NamedTuple):
 
 
 def list_experiments() -> None:
-    """Say which experiments there are."""
+    """List the experiments."""
     width = max(map(len, registry.EXPERIMENTS))
     for name in registry.EXPERIMENTS:
-        console.say(f"{name:{width}}  {registry.title(name)}")
+        terminal.say(f"{name:{width}}  {registry.title(name)}")
 
 
 def reproduce(request: Request) -> None:
     """Make the runs of an experiment that are not done yet, and write its table, figures and page.
 
-    Parameters
-    ----------
-    request : Request
-        A run that fails is recorded, and the others go on; at the end that is an error.
+    A run that fails is recorded, and the others continue; at the end that is an error.
     """
     _check(request)
-    from choicegp.experiments.engine import asked_runs
-    from choicegp.experiments.ledger import Ledger
+    from choicegp.experiments.parallel_runs import asked_runs
+    from choicegp.experiments.run_log import RunLog
     from choicegp.files import made_folder
 
     folder = made_folder(request.folder)
-    with Ledger(folder / f"{request.name}.jsonl") as ledger:
+    with RunLog(folder / f"{request.name}.jsonl") as log:
         experiment = registry.load(request.name)
         asked = asked_runs(experiment.runs(request.options))
         stopped: BaseException | None = None
         try:
-            _make_runs(request, asked, ledger)
+            _make_runs(request, asked, log)
         except (KeyboardInterrupt, ChoiceGPError) as error:
             stopped = error
-        records = [record for settings in asked if (record := ledger.record(settings)) is not None]
+        records = [record for settings in asked if (record := log.record(settings)) is not None]
         if records:
             _write(request, experiment, len(asked), records)
-    _end(stopped, records, len(asked), ledger.path)
+    _end(stopped, records, len(asked), log.path)
 
 
 def _check(request: Request) -> None:
     """Refuse what cannot be done, before anything is made."""
     if not request.name:
-        raise ChoiceGPError(f"say which experiment: {', '.join(registry.EXPERIMENTS)}")
+        raise ChoiceGPError(f"the command needs the name of an experiment: {', '.join(registry.EXPERIMENTS)}")
     registry.module_name(request.name)
     if request.data is not None and not Path(request.data).is_dir():
         raise ChoiceGPError(f"--data: there is no folder {request.data}")
@@ -108,59 +92,59 @@ def _check(request: Request) -> None:
         raise ChoiceGPError(f"--jobs is a number from 1, or {ALL_CORES} for all cores; got {request.jobs}")
 
 
-def _make_runs(request: Request, asked: "list[Settings]", ledger: "Ledger") -> None:
-    from choicegp.experiments.engine import attempts, outstanding
+def _make_runs(request: Request, asked: "list[RunSettings]", log: "RunLog") -> None:
+    from choicegp.experiments.parallel_runs import outstanding, recorded_runs
 
-    todo = outstanding(asked, ledger)
+    todo = outstanding(asked, log)
     data = None if request.data is None else str(Path(request.data).absolute())
-    records = attempts(registry.module_name(request.name), todo, data, request.jobs, request.dask)
+    records = recorded_runs(registry.module_name(request.name), todo, data, request.jobs, request.dask)
     with _progress(len(asked), len(asked) - len(todo)) as tell, contextlib.closing(records):
         for record in records:
-            ledger.add(record)
+            log.add(record)
             tell(record)
 
 
-def _write(request: Request, experiment: ModuleType, n_asked: int, records: "list[Record]") -> None:
+def _write(request: Request, experiment: ModuleType, n_asked: int, records: "list[RunRecord]") -> None:
     from choicegp.apps.experiment_pages import write_pages
 
     page, *others = write_pages(request.folder, request.name, experiment, n_asked, records, request.command)
     n_done = sum(record["status"] == "done" for record in records)
-    console.say(f"{n_done} of {n_asked} runs are done. Read {page}; beside it are:")
+    terminal.say(f"{n_done} of {n_asked} runs are done. Read {page}; beside it are:")
     for file in others:
-        console.say(f"  {file}")
+        terminal.say(f"  {file}")
 
 
-def _end(stopped: BaseException | None, records: "list[Record]", n_asked: int, ledger: Path) -> None:
+def _end(stopped: BaseException | None, records: "list[RunRecord]", n_asked: int, log: Path) -> None:
     """Raise what a command that is not all done ends with."""
     n_failed = sum(record["status"] != "done" for record in records)
-    kept = f"{len(records) - n_failed} of {n_asked} runs are done and kept in {ledger}"
+    kept = f"{len(records) - n_failed} of {n_asked} runs are done and kept in {log}"
     if isinstance(stopped, KeyboardInterrupt):
-        console.say_on_stderr(f"interrupted: {kept}; the same command goes on from there")
+        terminal.say_on_stderr(f"interrupted: {kept}; the same command continues from there")
         raise stopped
     if stopped is not None:
-        raise ChoiceGPError(f"{stopped}; {kept}, the same command goes on from there" if records else str(stopped))
+        raise ChoiceGPError(f"{stopped}; {kept}, the same command continues from there" if records else str(stopped))
     if n_failed:
         raise ChoiceGPError(f"{n_failed} of {n_asked} runs failed, see the page; the same command tries them again")
 
 
 @contextlib.contextmanager
-def _progress(n_asked: int, n_before: int) -> "Iterator[Callable[[Record], None]]":
+def _progress(n_asked: int, n_before: int) -> "Iterator[Callable[[RunRecord], None]]":
     """Yield a function that is told of every record: a bar on a terminal, elsewhere a line for each run."""
     from choicegp.apps.experiment_pages import error_in_words, settings_in_words
 
     n_failed, n_ended = 0, n_before
 
-    def line(record: "Record") -> str:
+    def line(record: "RunRecord") -> str:
         error = error_in_words(record)
         ending = f"failed with {error}" if error else "done"
         return f"{n_ended} of {n_asked}: {settings_in_words(record)}: {ending} ({record['seconds']:.1f} s)"
 
     if sys.stderr is None or not sys.stderr.isatty():
 
-        def tell(record: "Record") -> None:
+        def tell(record: "RunRecord") -> None:
             nonlocal n_ended
             n_ended += 1
-            console.say_on_stderr(line(record))
+            terminal.say_on_stderr(line(record))
 
         yield tell
         return
@@ -175,12 +159,12 @@ def _progress(n_asked: int, n_before: int) -> "Iterator[Callable[[Record], None]
     with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=_A_DAY) as bar:
         task = bar.add_task("", total=n_asked, completed=n_before)
 
-        def show(record: "Record") -> None:
+        def show(record: "RunRecord") -> None:
             nonlocal n_ended, n_failed
             n_ended += 1
             if record["status"] != "done":
                 n_failed += 1
-                bar.print(console.plain_text(line(record)), markup=False, highlight=False)
+                bar.print(terminal.plain_text(line(record)), markup=False, highlight=False)
             bar.update(task, advance=1, description=f", {n_failed} failed" if n_failed else "")
 
         yield show

@@ -9,19 +9,17 @@ import contextlib
 import functools
 import hashlib
 import os
-import pickle
 import platform
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from choicegp.files import whole_file
+from choicegp.compute.kept_programs import SUFFIX, cache_folder, keep, load
+from choicegp.compute.sources import digest_of_sources
 
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
@@ -31,15 +29,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
-# Parts that are compiled in parallel cost more in all: one part for what is compiled beside a longer program.
-_ASIDE: dict[str, dict[str, Any]] = {"cpu": {"xla_cpu_parallel_codegen_split_count": 1}}
-_PATIENCE = 5.0  # seconds to wait for the trace of another program, which may never come
-_MOST_KEPT = 400  # files; the ones not used for longest go
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
-_SUFFIX = ".program"
 _KNOWN = ("choicegp.", "optax.", "builtins")
-_FAULTS = (OSError, ValueError, TypeError, AttributeError, LookupError, AssertionError, EOFError, RuntimeError,
-           ImportError, pickle.PickleError)  # fmt: skip
 
 
 def program(function: Callable, *, static: str | None = None) -> "Program":
@@ -55,23 +46,6 @@ def program(function: Callable, *, static: str | None = None) -> "Program":
     return functools.wraps(function)(Program(function, static))  # type: ignore[return-value]
 
 
-class _GivenUpError(Exception):
-    """What a program waited for did not come."""
-
-
-class _Aside(NamedTuple):
-    """A program is wanted while others go on; ``behind`` is to be traced first."""
-
-    behind: "Program | None"
-
-    def wait(self) -> None:
-        """Wait for the trace; where it does not come, a fit has failed and nothing here is wanted any more."""
-        end = time.monotonic() + _PATIENCE
-        while self.behind is not None and not self.behind._is_traced.wait(0.05):
-            if time.monotonic() > end or not threading.main_thread().is_alive():
-                raise _GivenUpError
-
-
 class Program:
     """A function with one executable for every combination of shapes that it was called with."""
 
@@ -81,7 +55,6 @@ class Program:
         self._traced = jax.jit(function, static_argnames=static)
         self._executables: dict[Any, Callable] = {}
         self._locks: dict[Any, threading.Lock] = {}
-        self._is_traced = threading.Event()
 
     def __call__(self, *args: Any) -> Any:
         """Run, on arguments given by position."""
@@ -89,83 +62,91 @@ class Program:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return self._function(*args)  # part of another program
         if any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves):
-            self._is_traced.set()
             return self._traced(*args)  # spread over several devices: JAX divides the work as the arguments lie
-        executable, dynamic = self._executable(args)
-        return executable(*dynamic)
-
-    def prepare(self, *args: Any, behind: "Program | None" = None) -> None:
-        """Find the executable for such arguments, arrays or their shapes, while the caller goes on.
-
-        ``behind`` is a longer program that the caller is about to call: this one is traced after that one.
-        Two traces at once hold each other up, while one beside compiling costs no time.
-        """
-        import scipy.linalg  # noqa: F401  two threads that import parts of it at once can lock each other out
-
-        if behind is not None:
-            behind._is_traced.clear()
-
-        def find() -> None:
-            with contextlib.suppress(_GivenUpError):
-                self._executable(args, _Aside(behind))
-
-        threading.Thread(target=with_settings_of_this_thread(find)).start()
-
-    def _executable(self, args: tuple, aside: _Aside | None = None) -> tuple[Callable, tuple]:
-        """Return what runs on such arguments, and the arguments that it takes."""
-        dynamic, fixed = (args[:-1], args[-1]) if self._static else (args, None)
-        leaves, tree = jax.tree.flatten(dynamic)
-        leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
-        settings = tuple(str(getattr(jax.config, name)) for name in _SETTINGS)
-        key = (tree, fixed, settings, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
-        dynamic = jax.tree.unflatten(tree, leaves)
+        key, dynamic, static = self._described(args)
         executable = self._executables.get(key)
         if executable is None:
             # One lock for each: other shapes can be compiled at the same time.
             with self._locks.setdefault(key, threading.Lock()):
                 executable = self._executables.get(key)
                 if executable is None:
-                    static = (fixed,) if self._static else ()
-                    executable = self._executables[key] = self._find(key, dynamic, static, aside)
-        self._is_traced.set()
-        return executable, dynamic
+                    executable = self._executables[key] = self._finder(key, dynamic, static)()
+        return executable(*dynamic)
 
-    def _find(self, key: Any, dynamic: tuple, static: tuple, aside: _Aside | None) -> Callable:
-        """Load the executable, or compile and keep it."""
+    def prepare(self, *args: Any) -> None:
+        """Load or trace for such arguments, arrays or their shapes, and compile while the caller continues."""
+        key, dynamic, static = self._described(args)
+        lock = self._locks.setdefault(key, threading.Lock())
+        if key in self._executables or not lock.acquire(blocking=False):
+            return
+
+        def finish(find: Callable[[], Callable]) -> None:
+            try:
+                self._executables[key] = find()
+            finally:
+                lock.release()
+
+        try:
+            find = with_settings_of_this_thread(self._finder(key, dynamic, static))
+        except BaseException:
+            lock.release()
+            raise
+        threading.Thread(target=finish, args=(find,)).start()
+
+    def _described(self, args: tuple) -> tuple[Any, tuple, tuple]:
+        """Return the key of the executable for such arguments, and those that vary and those that do not."""
+        dynamic, static = (args[:-1], args[-1:]) if self._static else (args, ())
+        leaves, tree = jax.tree.flatten(dynamic)
+        leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float) for leaf in leaves]
+        settings = tuple(str(getattr(jax.config, name)) for name in _SETTINGS)
+        key = (tree, static, settings, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
+        return key, jax.tree.unflatten(tree, leaves), static
+
+    def _finder(self, key: Any, dynamic: tuple, static: tuple) -> Callable[[], Callable]:
+        """Load the executable, or trace it; return what gives it, after compiling and keeping it where need be."""
+        path = self._path(key, static)
+        executable = None if path is None else load(path, dynamic, present_device())
+        if executable is not None:
+            return lambda: executable
+        lowered = self._traced.lower(*dynamic, *static)
+
+        def compiled() -> Callable:
+            executable = _compiled(lowered)
+            if path is not None:
+                keep(path, executable)
+            return executable
+
+        return compiled
+
+    def _path(self, key: Any, static: tuple) -> Path | None:
+        """Return the file in which the executable is kept, if it may be."""
         folder = cache_folder()
         types = _node_types(key[0])
         # The code of a class from elsewhere, a user's own kernel, is not known here and may change.
         if folder is None or any(not known.__module__.startswith(_KNOWN) for known in types):
-            return self._compiled(dynamic, static, aside)
-        device = present_device()
-        text = f"{self.name} {key} {sorted(map(repr, types))} {device.device_kind} {_environment()}"
+            return None
+        # A kernel among the arguments is called by modules that do not import its own.
+        used = types | _node_types(jax.tree.structure(static)) | set(map(type, jax.tree.leaves(static)))
+        modules = {known.__module__ for known in used if known.__module__.startswith("choicegp.")}
+        sources = digest_of_sources({self._function.__module__} | modules)
+        if sources is None:
+            return None
+        kind = present_device().device_kind
+        text = f"{self.name} {key} {sorted(map(repr, types))} {sources} {kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        path = folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{_SUFFIX}"
-        executable = _load(path, dynamic, device)
-        if executable is None:
-            executable = self._compiled(dynamic, static, aside)
-            _keep(path, executable)
-        return executable
+        return folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{SUFFIX}"
 
-    def _compiled(self, dynamic: tuple, static: tuple, aside: _Aside | None) -> Any:
-        """Compile quickly, but for the options that this version of XLA does not know."""
-        if aside is not None:
-            aside.wait()
+
+def _compiled(lowered: Any) -> Any:
+    """Compile quickly, but for the options that this version of XLA does not know."""
+    options = dict(_OPTIONS.get(present_device().platform, {}))
+    while options:
         try:
-            lowered = self._traced.lower(*dynamic, *static)
-        finally:
-            self._is_traced.set()
-        platform = present_device().platform
-        options = dict(_OPTIONS.get(platform, {}))
-        if aside is not None and aside.behind is not None:
-            options |= _ASIDE.get(platform, {})
-        while options:
-            try:
-                return lowered.compile(options)
-            except (jax.errors.JaxRuntimeError, ValueError) as error:
-                known = {name: value for name, value in options.items() if name not in str(error)}
-                options = known if len(known) < len(options) else {}
-        return lowered.compile()
+            return lowered.compile(options)
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            known = {name: value for name, value in options.items() if name not in str(error)}
+            options = known if len(known) < len(options) else {}
+    return lowered.compile()
 
 
 def present_device() -> Any:
@@ -183,68 +164,6 @@ def _node_types(tree: Any) -> set[type]:
     return own.union(*(_node_types(child) for child in tree.children()))
 
 
-def cache_folder() -> Path | None:
-    """Return the folder of kept programs: CHOICEGP_CACHE, or choicegp below the user's cache folder.
-
-    None where nothing is to be kept (CHOICEGP_CACHE=off) or nothing can be written.
-    """
-    chosen = os.environ.get("CHOICEGP_CACHE")
-    if chosen == "off":
-        return None
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(chosen).expanduser() if chosen else Path(home) / "choicegp" / "programs"
-    if not chosen and not folder.is_absolute():
-        return None  # nobody's home is known
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return folder if os.access(folder, os.W_OK) else None
-
-
-def _load(path: Path, dynamic: tuple, device: Any) -> Callable | None:
-    from jax.experimental.serialize_executable import deserialize_and_load
-
-    try:
-        content = path.read_bytes()
-        digest, payload = content[:32], content[32:]
-        if hashlib.sha256(payload).digest() != digest:
-            return None
-        executable, outputs = pickle.loads(payload)
-        _prepare_lapack()
-        trees = jax.tree.structure((dynamic, {})), jax.tree.structure(outputs)
-        # Said explicitly: otherwise it would be loaded onto all devices of the default kind.
-        loaded = deserialize_and_load(executable, *trees, backend=device.client, execution_devices=[device])
-    except _FAULTS:
-        return None  # missing, or of another make: it is compiled again
-    with contextlib.suppress(OSError):
-        os.utime(path)
-    return loaded
-
-
-def _keep(path: Path, compiled: Any) -> None:
-    from jax.experimental.serialize_executable import serialize
-
-    try:
-        executable, _, out_tree = serialize(compiled)
-        outputs = jax.tree.unflatten(out_tree, [0] * out_tree.num_leaves)
-        payload = pickle.dumps((executable, outputs))
-        with whole_file(path) as draft:
-            draft.write(hashlib.sha256(payload).digest() + payload)
-        kept = sorted(path.parent.glob(f"*{_SUFFIX}"), key=lambda file: file.stat().st_mtime)
-        for file in kept[:-_MOST_KEPT]:
-            with contextlib.suppress(OSError):
-                file.unlink()
-    except _FAULTS:
-        return  # the program itself is there; the next process compiles it again
-
-
-@functools.cache
-def _prepare_lapack() -> None:
-    """Have JAX bind its LAPACK calls, which it does when it lowers the first one."""
-    jax.jit(jnp.linalg.cholesky).lower(np.eye(1))
-
-
 def _environment() -> str:
     """Everything outside a program's own arguments on which its executable depends."""
     # A flag that JAX reads when it compiles, and which no context can change.
@@ -255,11 +174,6 @@ def _environment() -> str:
 def _constant_environment() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
-    package = Path(__file__).parents[1]
-    source = hashlib.sha256()
-    for folder in ("model", "inference", "prediction", "selection", "estimators"):
-        for file in sorted((package / folder).glob("*.py")):
-            source.update(file.read_bytes())
     try:
         processor = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     except (OSError, StopIteration):
@@ -269,7 +183,7 @@ def _constant_environment() -> str:
         with contextlib.suppress(PackageNotFoundError):
             versions.append(f"{name} {version(name)}")
     client = present_device().client
-    parts = (source.hexdigest(), *versions, client.platform, client.platform_version, processor)
+    parts = (*versions, client.platform, client.platform_version, processor)
     return " ".join((*parts, platform.python_version(), os.environ.get("XLA_FLAGS", "")))
 
 

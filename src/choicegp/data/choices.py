@@ -1,46 +1,57 @@
 """Choice data: objects, the sets in which they were shown, and what was chosen from each set."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, Unpack
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal, NoReturn, Unpack
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from choicegp.checks import counted
 from choicegp.data.describe import Description, describe
-from choicegp.data.flat import FlatChoices, parts_of
 from choicegp.data.long_table import long_table
+from choicegp.data.packing import split_sets
 from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
-from choicegp.errors import ChoiceGPError
-from choicegp.reading.defects import Draft, Findings, OnError, check_on_error, settle
+from choicegp.data.split import set_positions, split_positions
+from choicegp.errors import ChoiceGPError, Defect
+from choicegp.reading.defects import Draft, OnError, select_sets, settle
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
-from choicegp.reading.layouts import Roles, long_columns, wide_columns
-from choicegp.reading.long import read_long
-from choicegp.reading.sequences import flatten, read_sets
+from choicegp.reading.long import Roles, long_columns, read_long
+from choicegp.reading.sequences import SetOptions, read_pairs, read_sets
 from choicegp.reading.text import write_table
-
-
-class SetOptions(TypedDict, total=False):
-    """What every constructor from sets takes besides; see :meth:`ChoiceData.from_sets`."""
-
-    by: Literal["row", "id"]
-    object_ids: Any
-    respondents: Any
-    weights: Any
-    set_ids: Any
-    encoding: FeatureEncoding | None
+from choicegp.reading.wide import wide_columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChoiceData(FlatChoices):
+class ChoiceData:
     """Objects, the sets in which they were shown and what was chosen; immutable.
 
     Made by :meth:`from_sets`, :meth:`from_long`, :meth:`from_wide`, :meth:`from_pairs` or
-    :meth:`from_utilities`, which check everything. Sets may differ in size. The attributes are those of
-    :class:`~choicegp.data.flat.FlatChoices`: ``X``, ``shown``, ``chosen``, ``object_ids``, ``set_ids``,
-    ``respondents``, ``weights``, ``encoding``, ``skipped``, and the flat arrays behind them.
+    :meth:`from_utilities`, which check everything. Sets may differ in size: they are held end to end.
+
+    Attributes
+    ----------
+    X : float array (t, k)
+        Encoded features, one row per object.
+    flat_shown : int array (n,)
+        Rows of ``X`` shown, set after set.
+    offsets : int array (m + 1,)
+        Set ``k`` is ``flat_shown[offsets[k]:offsets[k + 1]]``.
+    flat_chosen : bool array (n,) or None
+        Aligned with ``flat_shown``; None when the data have no choices.
+    object_ids : array (t,)
+        An id may repeat when its features differ between sets (a price per task).
+    set_ids : array (m,)
+    encoding : FeatureEncoding
+        How the columns of the objects became ``X``.
+    respondents : array (m,) or None
+    weights : float array (m,) or None
+    skipped : tuple of Defect
+        What was left out with ``on_error="skip"``. Rows of files are counted as a spreadsheet does (the
+        header is row 1), rows of a DataFrame from 0.
 
     Examples
     --------
@@ -50,6 +61,17 @@ class ChoiceData(FlatChoices):
     >>> data.chosen[1]
     array([1, 2])
     """
+
+    X: NDArray[np.float64]
+    flat_shown: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    flat_chosen: NDArray[np.bool_] | None
+    object_ids: NDArray[Any]
+    set_ids: NDArray[Any]
+    encoding: FeatureEncoding
+    respondents: NDArray[Any] | None = None
+    weights: NDArray[np.float64] | None = None
+    skipped: tuple[Defect, ...] = ()
 
     @classmethod
     def from_sets(
@@ -90,28 +112,12 @@ class ChoiceData(FlatChoices):
         >>> ChoiceData.from_sets(X, [["pen", "brush"]], [["pen"]], by="id")
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
-        check_on_error(on_error)
-        draft, findings = read_sets(
-            X,
-            shown,
-            chosen,
-            by=by,
-            object_ids=object_ids,
-            respondents=respondents,
-            weights=weights,
-            set_ids=set_ids,
-            encoding=encoding,
-        )
-        return cls._settled(draft, findings, on_error)
+        read = read_sets(X, shown, chosen, by, object_ids, respondents, weights, set_ids, encoding)
+        return cls(**settle(*read, on_error))
 
     @classmethod
     def from_pairs(
-        cls,
-        X: pd.DataFrame | ArrayLike,
-        pairs: Any,
-        *,
-        on_error: OnError = "raise",
-        **options: Unpack[SetOptions],
+        cls, X: pd.DataFrame | ArrayLike, pairs: Any, *, on_error: OnError = "raise", **options: Unpack[SetOptions]
     ) -> "ChoiceData":
         """Make choice data from pairs of which one object was preferred.
 
@@ -128,14 +134,7 @@ class ChoiceData(FlatChoices):
         >>> ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0]]).chosen[0]
         array([1])
         """
-        flat = flatten(pairs, "pairs")
-        uneven = np.flatnonzero(flat.sizes != 2)
-        if len(uneven):
-            raise ChoiceGPError(
-                f"pairs must have two columns, winner and loser; row {uneven[0]} has {flat.sizes[uneven[0]]}"
-            )
-        shown = flat.labels.to_numpy().reshape(-1, 2)
-        return cls.from_sets(X, shown, shown[:, :1], on_error=on_error, **options)
+        return cls(**settle(*read_pairs(X, pairs, **options), on_error))
 
     @classmethod
     def from_utilities(
@@ -157,7 +156,7 @@ class ChoiceData(FlatChoices):
             Utilities of the objects, larger is better.
         shown : sequence of sequences
         ties : {"weak", "strict"}
-            See :func:`choicegp.data.pareto.dominates`.
+            See :func:`choicegp.data.pareto.undominated`.
         on_error, **options
             As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
@@ -167,13 +166,11 @@ class ChoiceData(FlatChoices):
         >>> data.chosen[0]
         array([0, 1])
         """
-        check_on_error(on_error)
         draft, findings = read_sets(X, shown, None, **options)
         utilities = check_utilities(U, len(draft.X))
         # Unknown objects (-1) are in sets that are refused or left out anyway.
-        known = np.maximum(draft.flat_shown, 0)
-        flat_chosen = undominated_in_sets(utilities, known, draft.offsets, ties)
-        return cls._settled(draft._replace(flat_chosen=flat_chosen), findings, on_error)
+        chosen = undominated_in_sets(utilities, np.maximum(draft.flat_shown, 0), draft.offsets, ties)
+        return cls(**settle(draft._replace(flat_chosen=chosen), findings, on_error))
 
     @classmethod
     def from_long(
@@ -199,7 +196,7 @@ class ChoiceData(FlatChoices):
         set_id, object_id, chosen, respondent, weight, available : str
             Names of columns. Flags (``chosen``, ``available``) are 0/1 or true/false; rows that are not
             available were not shown. Each distinct (id, features) is an object; with ``object_id=None`` each
-            distinct row of features is. ``chosen=None``: the choices are not known.
+            distinct row of features is. With ``chosen=None`` the data have no choices.
         features : sequence of str, optional
             The feature columns; by default all columns that have no other role.
         encoding, on_error
@@ -214,8 +211,7 @@ class ChoiceData(FlatChoices):
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
         roles = Roles(set_id, object_id, chosen, available, respondent, weight)
-        check_on_error(on_error)
-        return cls._settled(*read_long(long_columns(frame, roles, features), encoding), on_error)
+        return cls(**settle(*read_long(long_columns(frame, roles, features), encoding), on_error))
 
     @classmethod
     def from_wide(
@@ -256,14 +252,76 @@ class ChoiceData(FlatChoices):
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
         roles = Roles(set_id, object_id, chosen, available, respondent, weight)
-        check_on_error(on_error)
-        columns = wide_columns(frame, roles, alternatives, features, sep)
-        return cls._settled(*read_long(columns, encoding), on_error)
+        return cls(**settle(*read_long(wide_columns(frame, roles, alternatives, features, sep), encoding), on_error))
 
-    @classmethod
-    def _settled(cls, draft: Draft, findings: Findings, on_error: OnError) -> "ChoiceData":
-        clean, skipped = settle(draft, findings, on_error)
-        return cls(**parts_of(clean), skipped=skipped)
+    def __post_init__(self) -> None:
+        for value in self.__getstate__().values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether the data have choices."""
+        return self.flat_chosen is not None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of ``X``."""
+        return self.encoding.feature_names
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of sets, as scikit-learn asks for it."""
+        return (len(self),)
+
+    @cached_property
+    def shown(self) -> tuple[NDArray[np.int64], ...]:
+        """The rows of ``X`` shown in each set."""
+        return tuple(split_sets(self.flat_shown, self.offsets))
+
+    @cached_property
+    def chosen(self) -> tuple[NDArray[np.int64], ...] | None:
+        """The rows of ``X`` chosen from each set, or None when the data have no choices."""
+        if self.flat_chosen is None:
+            return None
+        parts = split_sets(self.flat_shown, self.offsets, self.flat_chosen)
+        for part in parts:
+            part.setflags(write=False)
+        return tuple(parts)
+
+    def take(self, rows: Any) -> "ChoiceData":
+        """Return the sets at these positions (int, sequence of int, bool mask or slice); the object table is kept.
+
+        Examples
+        --------
+        >>> data = ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0], [0, 1], [1, 0]])
+        >>> data.take([2, 0]).set_ids
+        array([2, 0])
+        """
+        draft = Draft(**{name: getattr(self, name) for name in Draft._fields if name != "rows"})
+        return replace(self, **select_sets(draft, set_positions(rows, len(self))).parts)
+
+    def split(
+        self, test_size: float | int, by: Literal["set", "respondent"] = "set", random_state: int = 0
+    ) -> tuple["ChoiceData", "ChoiceData"]:
+        """Split the sets at random into a training and a test part; both keep the whole object table.
+
+        Parameters
+        ----------
+        test_size : float or int
+            A share between 0 and 1, or a number of sets (of respondents, with ``by="respondent"``).
+        by : {"set", "respondent"}
+            With ``"respondent"`` all sets of a person fall into the same part.
+        random_state : int
+
+        Examples
+        --------
+        >>> data = ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0], [0, 1], [1, 0]])
+        >>> [len(part) for part in data.split(1)]
+        [2, 1]
+        """
+        train, test = split_positions(len(self), self.respondents, test_size, by, random_state)
+        return self.take(train), self.take(test)
 
     def with_encoding(self, encoding: FeatureEncoding) -> "ChoiceData":
         """Return the same data with features encoded by another encoding, such as that of training data.
@@ -307,3 +365,35 @@ class ChoiceData(FlatChoices):
     def describe(self) -> Description:
         """Describe the data: sizes, objects never shown, groups, repeats, contradictions."""
         return describe(self)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    __getitem__ = take
+
+    def __iter__(self) -> Iterator["ChoiceData"]:
+        return (self.take(k) for k in range(len(self)))
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        # Without this NumPy would index the sets of sets of one set for ever.
+        raise ChoiceGPError("choice data are not an array; their features are in data.X")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ChoiceData):
+            return NotImplemented
+        names = [field.name for field in fields(self) if field.name != "skipped"]
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = ((len(self), "set"), (len(self.X), "object"), (self.X.shape[1], "feature"))
+        known = "choices" if self.has_choices else "no choices"
+        return f"ChoiceData({', '.join(counted(n, noun) for n, noun in sizes)}, {known})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()

@@ -1,18 +1,22 @@
 """What choice data look like, in numbers and in plain words."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.data.flat import FlatChoices
-from choicegp.reading.encoding import group_equal_rows
+from choicegp.checks import counted
+from choicegp.reading.long import group_equal_rows
+
+if TYPE_CHECKING:
+    from choicegp.data.choices import ChoiceData
 
 
 @dataclass(frozen=True)
 class Description:
-    """What choice data look like; ``str()`` tells it in plain words.
+    """What choice data look like; ``str()`` describes them in plain words.
 
     Attributes
     ----------
@@ -22,7 +26,7 @@ class Description:
     n_objects, n_features : int
     feature_names : tuple of str
     share_chosen : float or None
-        The share of the shown objects that was chosen; None when the choices are not known.
+        The share of the shown objects that was chosen; None when the data have no choices.
     n_respondents : int or None
     n_never_shown : int
         Objects that are in no set.
@@ -55,62 +59,50 @@ class Description:
     n_skipped: int
 
     def __str__(self) -> str:
-        return "\n".join([*self._facts(), *self._warnings()])
+        def some(n: int | None, noun: str) -> str:
+            return counted(n or 0, noun, ",")
 
-    def _facts(self) -> list[str]:
-        sizes = "1 object" if self.largest_set == 1 else f"{self.largest_set} objects"
+        sizes = counted(self.largest_set, "object")
         if self.smallest_set != self.largest_set:
             sizes = f"{self.smallest_set} to {self.largest_set} objects (median {self.median_set:g})"
-        by = "" if self.n_respondents is None else f", by {_counted(self.n_respondents, 'respondent')}"
+        by = "" if self.n_respondents is None else f", by {some(self.n_respondents, 'respondent')}"
         names = ", ".join(self.feature_names[:8])
         names += f" and {self.n_features - 8:,} more" if self.n_features > 8 else ""
-        lines = [
-            f"{_counted(self.n_sets, 'set')} of {sizes}{by}.",
-            f"{_counted(self.n_objects, 'object')} with {_counted(self.n_features, 'feature')}: {names}.",
-        ]
-        if self.share_chosen is None:
-            lines.append("What was chosen is not known.")
-        else:
-            lines.append(f"{100 * self.share_chosen:.1f}% of the shown objects were chosen.")
-        if self.n_repeats:
-            lines.append(f"Shown again with the same choice: {_counted(self.n_repeats, 'set')}.")
-        return lines
-
-    def _warnings(self) -> list[str]:
-        lines = []
-        if self.n_contradictions:
-            lines.append(
-                f"Shown again with another choice: {_counted(self.n_contradictions, 'set')}. "
-                "No utilities explain all of these; they count as noise."
-            )
-        if self.n_never_shown:
-            lines.append(f"Never shown: {_counted(self.n_never_shown, 'object')}. Only features tell about these.")
-        if self.n_components > 1:
-            lines.append(
-                f"The objects fall into {self.n_components:,} groups never shown together: utilities of "
-                "different groups cannot be compared by the choices alone. "
-                f"The largest group has {_counted(self.largest_component, 'object')}."
-            )
-        if self.n_identical_objects:
-            lines.append(
-                f"Equal in all features to another: {_counted(self.n_identical_objects, 'object')}. "
-                "Features alone cannot tell these apart."
-            )
-        if self.n_skipped:
-            lines.append(f"Left out when the data were read: {_counted(self.n_skipped, 'defect')}.")
-        return lines
+        chosen = "The data have no choices."
+        if self.share_chosen is not None:
+            chosen = f"{100 * self.share_chosen:.1f}% of the shown objects were chosen."
+        lines = (
+            (True, f"{some(self.n_sets, 'set')} of {sizes}{by}."),
+            (True, f"{some(self.n_objects, 'object')} with {some(self.n_features, 'feature')}: {names}."),
+            (True, chosen),
+            (self.n_repeats, f"Shown again with the same choice: {some(self.n_repeats, 'set')}."),
+            (
+                self.n_contradictions,
+                f"Shown again with another choice: {some(self.n_contradictions, 'set')}. "
+                "No utilities explain all of these; they count as noise.",
+            ),
+            (
+                self.n_never_shown,
+                f"Never shown: {some(self.n_never_shown, 'object')}. These are predicted from features alone.",
+            ),
+            (
+                self.n_components > 1,
+                f"The objects fall into {self.n_components:,} groups never shown together: "
+                "utilities of different groups cannot be compared by the choices alone. "
+                f"The largest group has {some(self.largest_component, 'object')}.",
+            ),
+            (
+                self.n_identical_objects,
+                f"Equal in all features to another: {some(self.n_identical_objects, 'object')}. "
+                "Features alone cannot distinguish these.",
+            ),
+            (self.n_skipped, f"Left out when the data were read: {some(self.n_skipped, 'defect')}."),
+        )
+        return "\n".join(line for applies, line in lines if applies)
 
 
-def describe(data: FlatChoices) -> Description:
+def describe(data: "ChoiceData") -> Description:
     """Describe choice data.
-
-    Parameters
-    ----------
-    data : ChoiceData
-
-    Returns
-    -------
-    Description
 
     Examples
     --------
@@ -121,7 +113,7 @@ def describe(data: FlatChoices) -> Description:
     3 objects with 1 feature: x0.
     50.0% of the shown objects were chosen.
     Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.
-    Never shown: 1 object. Only features tell about these.
+    Never shown: 1 object. These are predicted from features alone.
     """
     sizes = np.diff(data.offsets)
     component_sizes = _component_sizes(data)
@@ -148,7 +140,7 @@ def describe(data: FlatChoices) -> Description:
     )
 
 
-def _component_sizes(data: FlatChoices) -> NDArray[np.int64]:
+def _component_sizes(data: "ChoiceData") -> NDArray[np.int64]:
     """Numbers of shown objects in each connected group."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -164,7 +156,7 @@ def _component_sizes(data: FlatChoices) -> NDArray[np.int64]:
     return counts[counts > 0]
 
 
-def _repeats(data: FlatChoices) -> tuple[int | None, int | None]:
+def _repeats(data: "ChoiceData") -> tuple[int | None, int | None]:
     """Count sets that show the same objects again: with a choice made before, with a new one."""
     if data.flat_chosen is None:
         return None, None
@@ -178,7 +170,3 @@ def _repeats(data: FlatChoices) -> tuple[int | None, int | None]:
     n_shown = len(prints[[0, 1]].drop_duplicates())
     n_answers = len(prints.drop_duplicates())
     return len(data) - n_answers, n_answers - n_shown
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -1,7 +1,7 @@
 """Choices in a folder of Parquet files, which need not fit into memory together."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.checks import kind_of, listed, plain
+from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
-from choicegp.data.flat import parts_of
-from choicegp.data.moments import Moments
+from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
-from choicegp.reading.columns import FeatureColumn
-from choicegp.reading.defects import settle
-from choicegp.reading.encoding import FeatureEncoding
-from choicegp.reading.layouts import Roles, long_columns
-from choicegp.reading.long import LongColumns, read_long
+from choicegp.reading.defects import offsets_of, settle
+from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
+from choicegp.reading.long import LongColumns, Roles, long_columns, read_long
+from choicegp.reading.text import open_parquet
 
 N_SAMPLED = 2000
 
@@ -49,7 +47,7 @@ class ChoiceFolder:
         Number of objects of each set.
     starts : int array (files + 1,)
         The sets of file ``i`` have the numbers ``starts[i]`` to ``starts[i + 1] - 1``.
-    moments : Moments
+    moments : FeatureScaling
         Mean and standard deviation of the features of the shown objects; an object counts once in every file.
     sample : ChoiceData
         At most 2000 sets, drawn at random.
@@ -72,7 +70,7 @@ class ChoiceFolder:
     encoding: FeatureEncoding
     sizes: NDArray[np.int32]
     starts: NDArray[np.int64]
-    moments: Moments
+    moments: FeatureScaling
     sample: ChoiceData
     _roles: Roles
     _features: tuple[str, ...]
@@ -92,30 +90,23 @@ class ChoiceFolder:
     ) -> None:
         roles = Roles(set_id, object_id, chosen, available, respondent, weight)
         files = _parquet_files(path)
-        _check_alike(files, roles)
-        scan = _Scan(files, roles, features, encoding)
-        for columns in scan.all_columns():
-            scan.add(columns)
-        parts = {
-            "path": Path(path), "files": files, "encoding": scan.encoding(),
-            "sizes": np.concatenate(scan.sizes), "starts": np.concatenate([[0], np.cumsum([*map(len, scan.sizes)])]),
-            "moments": scan.moments(), "_roles": roles,
-            "_features": tuple(scan.features or ()),
-        }  # fmt: skip
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
-        self.sizes.setflags(write=False)
-        self.starts.setflags(write=False)
+        _check_same_columns(files, roles)
+        scan = _Scan(roles, features, encoding)
+        for file in files:
+            scan.add(file)
+        sizes, starts = np.concatenate(scan.sizes), offsets_of(np.array([*map(len, scan.sizes)]))
+        sizes.setflags(write=False)
+        starts.setflags(write=False)
+        # The class is frozen, which forbids to set attributes one by one.
+        self.__dict__.update(path=Path(path), files=files, sizes=sizes, starts=starts, moments=scan.moments())
+        self.__dict__.update(encoding=scan.encoding(), _roles=roles, _features=tuple(scan.features or ()))
         self._check_distinct(np.concatenate(scan.hashes))
-        sample = ChoiceData.from_long(
-            scan.sampled.table, set_id=set_id, object_id=object_id, chosen=chosen, features=self._features,
-            respondent=respondent, weight=weight, available=available, encoding=self.encoding,
-        )  # fmt: skip
-        object.__setattr__(self, "sample", sample)
+        sampled = long_columns(scan.sampled.table, roles, self._features)
+        self.__dict__.update(sample=_read(sampled, self.encoding))
 
     @property
     def has_choices(self) -> bool:
-        """Whether it is known what was chosen."""
+        """Whether the data have choices."""
         return self._roles.chosen is not None
 
     def read(self, file: int) -> ChoiceData:
@@ -148,21 +139,14 @@ class ChoiceFolder:
         return len(self.sizes)
 
     def __repr__(self) -> str:
-        counted = [
-            f"{n} {noun}{'' if n == 1 else 's'}"
-            for n, noun in (
-                (len(self), "set"),
-                (len(self.files), "file"),
-                (len(self.encoding.feature_names), "feature"),
-            )
-        ]
-        known = "choices" if self.has_choices else "no choices"
-        return f"ChoiceFolder({counted[0]} in {counted[1]}, {counted[2]}, {known})"
+        sets, files = counted(len(self), "set"), counted(len(self.files), "file")
+        features, known = len(self.encoding.feature_names), "choices" if self.has_choices else "no choices"
+        return f"ChoiceFolder({sets} in {files}, {counted(features, 'feature')}, {known})"
 
 
 def _parquet_files(path: Any) -> tuple[Path, ...]:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in os.fspath(path):
-        raise ChoiceGPError(f"the name of a folder is wanted, not {kind_of(path) if path else repr(path)}")
+        raise ChoiceGPError(f"the name of a folder is needed, not {kind_of(path) if path else repr(path)}")
     folder = Path(path)
     if folder.is_file():
         raise ChoiceGPError(f"{folder} is a file, not a folder: ChoiceData.from_long reads it")
@@ -179,45 +163,31 @@ def _parquet_files(path: Any) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def _check_alike(files: Sequence[Path], roles: Roles) -> None:
+def _check_same_columns(files: Sequence[Path], roles: Roles) -> None:
     """Refuse files of different columns, or with ids of different kinds, before any of them is read."""
     first = _kinds_of_columns(files[0])
     for file in files[1:]:
         kinds = _kinds_of_columns(file)
         if kinds.keys() != first.keys():
-            parts = [
-                f"{where} has {listed(extra)}"
-                for where, extra in (
-                    (files[0], [name for name in first if name not in kinds]),
-                    (file, [name for name in kinds if name not in first]),
-                )
-                if extra
-            ]
+            own, other = [name for name in first if name not in kinds], [name for name in kinds if name not in first]
+            parts = [f"{where} has {listed(extra)}" for where, extra in ((files[0], own), (file, other)) if extra]
             raise ChoiceGPError(
-                f"the files differ in their columns: {', '.join(parts)}, which the other has not; "
+                f"the files differ in their columns: {', '.join(parts)}, which the other lacks; "
                 "all files of a folder need the same columns"
             )
         for name in (roles.set_id, roles.object_id, roles.respondent):
             if name in first and kinds[name] != first[name]:
                 raise ChoiceGPError(
                     f"the ids in column {name!r} are {first[name]} in {files[0]} and {kinds[name]} in {file}: "
-                    "store them alike in all files"
+                    "store them as the same type in all files"
                 )
 
 
 def _kinds_of_columns(file: Path) -> dict[Any, str]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(file) as opened:
-            schema = opened.schema_arrow
-    except FileNotFoundError as error:
-        raise ChoiceGPError(f"there is no file {file}") from error
-    except Exception as error:
-        # Damaged bytes make the readers fail in ways that no list of errors covers.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ChoiceGPError(f"{file} is not a readable Parquet file: {reason}") from error
+    with open_parquet(file) as opened:
+        schema = opened.schema_arrow
 
     def kind(column: Any) -> str:
         if pa.types.is_dictionary(column):
@@ -231,46 +201,34 @@ def _kinds_of_columns(file: Path) -> dict[Any, str]:
 
 
 def _read(columns: LongColumns, encoding: FeatureEncoding | None) -> ChoiceData:
-    draft, _ = settle(*read_long(columns, encoding), "raise")
-    return ChoiceData(**parts_of(draft))
+    return ChoiceData(**settle(*read_long(columns, encoding), "raise"))
 
 
 class _Scan:
     """What is learned from the files, one after the other."""
 
-    def __init__(
-        self, files: Sequence[Path], roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None
-    ) -> None:
-        self.files, self.roles, self.features, self._given = files, roles, features, encoding
+    def __init__(self, roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None) -> None:
+        self.roles, self.features, self._given = roles, features, encoding
         self.sizes: list[NDArray[np.int32]] = []
         self.hashes: list[NDArray[np.uint64]] = []
         self.sampled = _Sample(N_SAMPLED)
         self._columns: dict[str, _Column] = {}
 
-    def all_columns(self) -> Iterator[LongColumns]:
-        """Read the files, and take the features of the first one from all."""
-        for file in self.files:
-            columns = long_columns(file, self.roles, self.features)
-            self.features = columns.features.columns.tolist()
-            yield columns
-
-    def add(self, columns: LongColumns) -> None:
-        """Look at one file."""
-        file = self.files[len(self.sizes)]
+    def add(self, file: Path) -> None:
+        """Read one file; the features of the first one are taken from all."""
+        columns = long_columns(file, self.roles, self.features)
+        self.features = columns.features.columns.tolist()
         try:
             data = _read(columns, self._given)
         except ChoiceDataError:
             raise
         except ChoiceGPError as error:
-            # What is said of a column names no file by itself.
+            # A message about a column does not name the file by itself.
             raise error if str(file) in str(error) else ChoiceGPError(f"{file}: {error}") from error
         self.sizes.append(np.diff(data.offsets).astype(np.int32))
         self.hashes.append(pd.util.hash_array(data.set_ids))
         self.sampled.add(columns, self.roles, len(data))
-        start = 0
-        for column in data.encoding.columns:
-            part = data.X[:, start : start + len(column.feature_names)]
-            start += part.shape[1]
+        for column, part in data.encoding.by_column(data.X):
             new = _Column.of(column, part, file)
             known = self._columns.get(column.name)
             self._columns[column.name] = new if known is None else known.joined(new)
@@ -279,11 +237,11 @@ class _Scan:
         """Return the encoding that was given, or the one that knows the categories of all files."""
         return FeatureEncoding(tuple(column.column for column in self._columns.values()))
 
-    def moments(self) -> Moments:
+    def moments(self) -> FeatureScaling:
         """Return the moments of the features as that encoding has them."""
         parts = [column.encoded() for column in self._columns.values()]
         mean, sd = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "sd"))
-        return Moments(parts[0].n, mean, sd)
+        return FeatureScaling(parts[0].n, mean, sd)
 
 
 @dataclass(frozen=True)
@@ -291,7 +249,7 @@ class _Column:
     """A column in all files so far: its moments when it is of numbers, how often each category occurs when of words."""
 
     column: FeatureColumn
-    moments: Moments
+    moments: FeatureScaling
     counts: dict[Any, float]
     file: Path
 
@@ -301,7 +259,12 @@ class _Column:
         if len(column.categories) == 2:
             counts = np.array([len(part) - counts[0], counts[0]])
         named = dict(zip(column.categories, counts.tolist(), strict=False))
-        return cls(column, Moments.of(part) if column.kind == "numeric" else Moments(len(part), *_NONE), named, file)
+        return cls(
+            column,
+            FeatureScaling.of(part) if column.kind == "numeric" else FeatureScaling(len(part), *_NONE),
+            named,
+            file,
+        )
 
     def joined(self, other: "_Column") -> "_Column":
         one, two = self.column, other.column
@@ -309,7 +272,7 @@ class _Column:
             kinds = {"numeric": "numbers", "categorical": "words"}
             raise ChoiceGPError(
                 f"feature {one.name!r} holds {kinds[one.kind]} in {self.file} and {kinds[two.kind]} in {other.file}: "
-                "store it alike in all files"
+                "store it as the same type in all files"
             )
         categories = one.categories
         if categories != two.categories:
@@ -320,13 +283,13 @@ class _Column:
         counts = {value: self.counts.get(value, 0.0) + other.counts.get(value, 0.0) for value in categories}
         return _Column(one._replace(categories=categories), self.moments.joined(other.moments), counts, self.file)
 
-    def encoded(self) -> Moments:
+    def encoded(self) -> FeatureScaling:
         """Return the moments of the column's features."""
         if self.column.kind == "numeric":
             return self.moments
         share = np.array(list(self.counts.values())) / self.moments.n
         share = share[1:] if len(share) == 2 else share
-        return Moments(self.moments.n, share, np.sqrt(share * (1.0 - share)))
+        return FeatureScaling(self.moments.n, share, np.sqrt(share * (1.0 - share)))
 
 
 _NONE = np.zeros(0), np.zeros(0)

@@ -1,25 +1,22 @@
 """Choice data as a long table, one row per set and shown object."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import listed
-from choicegp.data.flat import FlatChoices
+from choicegp.checks import unique_index
 from choicegp.errors import ChoiceGPError
-from choicegp.reading.layouts import Roles, check_roles
+from choicegp.reading.long import Roles, check_roles
+
+if TYPE_CHECKING:
+    from choicegp.data.choices import ChoiceData
 
 
-def long_table(data: FlatChoices, names: Roles) -> pd.DataFrame:
+def long_table(data: "ChoiceData", names: Roles) -> pd.DataFrame:
     """Return choice data as a long table; see ``ChoiceData.to_long``."""
     check_roles(names)
-    set_index = pd.Index(data.set_ids, tupleize_cols=False)
-    if not set_index.is_unique:
-        raise ChoiceGPError(
-            f"a long table needs sets with ids of their own; these repeat: "
-            f"{listed(set_index[set_index.duplicated()].unique())}"
-        )
+    unique_index(data.set_ids, "a long table needs sets with ids of their own")
     sizes = np.diff(data.offsets)
     columns: dict[Any, Any] = {names.set_id: np.repeat(data.set_ids, sizes)}
     if data.respondents is not None:

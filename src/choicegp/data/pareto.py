@@ -5,56 +5,19 @@ are measured outputs: ``"weak"`` dominance is at least as good everywhere and be
 dominance is better everywhere.
 """
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from choicegp.checks import check_one_of, number_array
+from choicegp.data.packing import sets_by_size
 from choicegp.errors import ChoiceGPError
 
 Ties = Literal["weak", "strict"]
 
 # Booleans held at once while all pairs are compared: keeps memory in the tens of megabytes.
 _PAIRS_AT_ONCE = 2_000_000
-
-
-def dominates(u: ArrayLike, v: ArrayLike, ties: Ties = "weak") -> Any:
-    """Tell whether utilities ``u`` dominate utilities ``v``.
-
-    Parameters
-    ----------
-    u, v : array_like (..., d)
-        Utilities, larger is better; they broadcast against each other.
-    ties : {"weak", "strict"}
-        ``"weak"``: >= everywhere and > somewhere; ``"strict"``: > everywhere.
-
-    Returns
-    -------
-    bool or bool array (...)
-
-    Examples
-    --------
-    >>> dominates([2.0, 1.0], [1.0, 1.0])
-    True
-    >>> dominates([2.0, 1.0], [1.0, 1.0], ties="strict")
-    False
-    """
-    _check_ties(ties)
-    first, second = _finite(u, "u"), _finite(v, "v")
-    if first.ndim == 0 or second.ndim == 0 or first.shape[-1] != second.shape[-1] or first.shape[-1] == 0:
-        raise ChoiceGPError(
-            f"u and v must have the same number of utilities along their last axis, at least one; "
-            f"their shapes are {first.shape} and {second.shape}"
-        )
-    try:
-        first, second = np.broadcast_arrays(first, second)
-    except ValueError as error:
-        raise ChoiceGPError(f"u and v of shapes {first.shape} and {second.shape} do not fit together") from error
-    if ties == "strict":
-        result = np.all(first > second, axis=-1)
-    else:
-        result = np.all(first >= second, axis=-1) & np.any(first > second, axis=-1)
-    return bool(result) if result.ndim == 0 else result
 
 
 def undominated(U: ArrayLike, ties: Ties = "weak") -> NDArray[np.bool_]:
@@ -65,7 +28,7 @@ def undominated(U: ArrayLike, ties: Ties = "weak") -> NDArray[np.bool_]:
     U : array_like (a, d)
         Utilities of the set's objects, larger is better.
     ties : {"weak", "strict"}
-        See :func:`dominates`.
+        "weak": an object dominates one that is nowhere better and somewhere worse; "strict": that is worse everywhere.
 
     Returns
     -------
@@ -76,60 +39,46 @@ def undominated(U: ArrayLike, ties: Ties = "weak") -> NDArray[np.bool_]:
     >>> undominated([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     array([ True,  True, False])
     """
-    _check_ties(ties)
-    utilities = check_utilities(U)
-    return _undominated(utilities[None], ties)[0]
+    check_one_of("ties", ties, get_args(Ties))
+    return _undominated(check_utilities(U)[None], ties)[0]
 
 
 def undominated_in_sets(
     U: ArrayLike, flat_shown: NDArray[np.int64], offsets: NDArray[np.int64], ties: Ties = "weak"
 ) -> NDArray[np.bool_]:
-    """Mark the undominated objects of many sets.
+    """Mark the undominated objects of many sets, as :func:`undominated` does for one.
 
-    Parameters
-    ----------
-    U : array_like (t, d)
-        Utilities of all objects.
-    flat_shown : int array (n,)
-        The rows of ``U`` shown, set after set.
-    offsets : int array (m + 1,)
-        Set ``k`` is ``flat_shown[offsets[k]:offsets[k + 1]]``.
-    ties : {"weak", "strict"}
-        See :func:`dominates`.
-
-    Returns
-    -------
-    bool array (n,)
-        Aligned with ``flat_shown``.
+    ``U`` (t, d) holds the utilities of all objects, ``flat_shown`` (n,) and ``offsets`` (m + 1,) the sets as in
+    ``ChoiceData``; the result (n,) is aligned with ``flat_shown``.
 
     Examples
     --------
     >>> undominated_in_sets([[0.0], [1.0], [2.0]], np.array([0, 1, 1, 2]), np.array([0, 2, 4]))
     array([False,  True, False,  True])
     """
-    _check_ties(ties)
+    check_one_of("ties", ties, get_args(Ties))
     utilities = check_utilities(U)
     chosen = np.zeros(len(flat_shown), dtype=bool)
-    sizes = np.diff(offsets)
-    # Sets of one size are compared together: as many array operations as there are sizes, not sets.
-    for size in np.unique(sizes[sizes > 0]):
-        starts = offsets[:-1][sizes == size]
-        sets_at_once = max(1, _PAIRS_AT_ONCE // int(size) ** 2)
-        for first in range(0, len(starts), sets_at_once):
-            places = starts[first : first + sets_at_once, None] + np.arange(size)
-            chosen[places] = _undominated(utilities[flat_shown[places]], ties)
+    for _, places in sets_by_size(offsets):
+        sets_at_once = max(1, _PAIRS_AT_ONCE // places.shape[1] ** 2)
+        for first in range(0, len(places), sets_at_once):
+            part = places[first : first + sets_at_once]
+            chosen[part] = _undominated(utilities[flat_shown[part]], ties)
     return chosen
 
 
-def check_utilities(U: ArrayLike, n_objects: int | None = None) -> NDArray[np.float64]:
-    """Return ``U`` as a finite float array (t, d), or say what is wrong with it."""
-    utilities = _finite(U, "U")
+def check_utilities(U: ArrayLike, n_objects: int | None = None, name: str = "U") -> NDArray[np.float64]:
+    """Return ``U`` as a finite float array (t, d), or raise an error that says what is wrong with it."""
+    utilities = number_array(name, U)
+    if not np.isfinite(utilities).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(utilities))[0])
+        raise ChoiceGPError(f"{name} holds a value that is not finite: {utilities[place]} at position {place}")
     if utilities.ndim != 2 or 0 in utilities.shape:
         raise ChoiceGPError(
-            f"U must be a table with one row per object and one column per utility; its shape is {utilities.shape}"
+            f"{name} must be a table with one row per object and one column per utility; its shape is {utilities.shape}"
         )
     if n_objects is not None and len(utilities) != n_objects:
-        raise ChoiceGPError(f"U has {len(utilities)} rows but there are {n_objects} objects")
+        raise ChoiceGPError(f"{name} has {len(utilities)} rows but there are {n_objects} objects")
     return utilities
 
 
@@ -154,22 +103,3 @@ def _undominated(utilities: NDArray[np.float64], ties: Ties) -> NDArray[np.bool_
             beaten &= better
         result[:, first : first + block] = ~beaten.any(axis=2)
     return result
-
-
-def _check_ties(ties: str) -> None:
-    if not isinstance(ties, str) or ties not in get_args(Ties):
-        raise ChoiceGPError(f"ties must be 'weak' or 'strict', not {ties!r}")
-
-
-def _finite(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise ChoiceGPError(f"{name} is not a table of numbers: its rows differ in length") from error
-    if array.dtype.kind not in "biuf":
-        raise ChoiceGPError(f"{name} is not a table of numbers (it is of type {array.dtype})")
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ChoiceGPError(f"{name} holds a value that is not finite: {array[place]} at position {place}")
-    return array

@@ -4,7 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from choicegp.checks import check_one_of
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import sets_by_size
+from choicegp.data.pareto import check_utilities
 from choicegp.errors import ChoiceGPError
 
 CONFLICTS = ("drop", "random", "majority")
@@ -52,8 +55,7 @@ def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, 
     >>> preferences(data, "majority", outputs=[[0, 0, 0], [1, 1, 1], [1, 1, -1]]).winners
     array([1, 2])
     """
-    if conflicts not in CONFLICTS:
-        raise ChoiceGPError(f"conflicts must be one of {', '.join(CONFLICTS)}; got {conflicts!r}")
+    check_one_of("conflicts", conflicts, CONFLICTS)
     if not isinstance(data, ChoiceData):
         raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
     if not data.has_choices:
@@ -61,15 +63,11 @@ def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, 
     worth = _outputs(outputs, len(data.X)) if conflicts == "majority" else None
     coin = np.random.default_rng(random_state)
     weights = np.ones(len(data)) if data.weights is None else np.asarray(data.weights, float)
-    sizes = np.diff(data.offsets)
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     n_conflicts = 0
-    # All sets of one size at a time.
-    for size in np.unique(sizes[sizes > 1]):
-        sets = np.flatnonzero(sizes == size)
-        places = data.offsets[sets][:, None] + np.arange(size)
+    for sets, places in sets_by_size(data.offsets, smallest=2):
         rows, kept = data.flat_shown[places], np.asarray(data.flat_chosen)[places]
-        left, right = np.triu_indices(size, 1)
+        left, right = np.triu_indices(places.shape[1], 1)
         first, second = rows[:, left], rows[:, right]
         ahead = kept[:, left].astype(int) - kept[:, right].astype(int)
         both = kept[:, left] & kept[:, right]
@@ -93,12 +91,4 @@ def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, 
 def _outputs(outputs: Any, n: int) -> np.ndarray:
     if outputs is None:
         raise ChoiceGPError("conflicts='majority' needs outputs=: what each row of data.X is worth, larger is better")
-    try:
-        worth = np.asarray(outputs, dtype=float)
-    except (TypeError, ValueError):
-        raise ChoiceGPError("outputs must be numbers, one row for each row of data.X") from None
-    if worth.ndim != 2 or len(worth) != n or not np.all(np.isfinite(worth)):
-        raise ChoiceGPError(
-            f"outputs must be finite numbers, one row for each of the {n} rows of data.X; got shape {worth.shape}"
-        )
-    return worth
+    return check_utilities(outputs, n, "outputs")

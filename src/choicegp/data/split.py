@@ -1,4 +1,4 @@
-"""Which sets an index means, and which go to a training and a test part."""
+"""Which sets an index selects, and which go to a training and a test part."""
 
 import contextlib
 import operator
@@ -13,12 +13,9 @@ from choicegp.errors import ChoiceGPError
 
 
 def set_positions(key: Any, m: int) -> NDArray[np.int64]:
-    """Return the positions that an index into ``m`` sets means.
+    """Return the positions that an index selects among ``m`` sets.
 
-    Parameters
-    ----------
-    key : int, slice, sequence of int, bool mask, or (key, Ellipsis) as scikit-learn writes it
-    m : int
+    The index is an int, a slice, a sequence of int, a bool mask, or (index, Ellipsis) as scikit-learn writes it.
 
     Examples
     --------
@@ -31,7 +28,7 @@ def set_positions(key: Any, m: int) -> NDArray[np.int64]:
         try:
             positions = np.arange(m)[key]
         except TypeError as error:
-            raise ChoiceGPError(f"sets cannot be sliced by {key}; whole numbers are wanted") from error
+            raise ChoiceGPError(f"sets cannot be sliced by {key}; use whole numbers") from error
     elif isinstance(key, tuple | str | bytes | dict) or key is None:
         raise ChoiceGPError(f"sets are selected by position (a number, a list, a slice or a mask), not by {key!r}")
     else:
@@ -64,18 +61,7 @@ def _listed_positions(key: Any, m: int) -> NDArray[np.int64]:
 def split_positions(
     m: int, respondents: NDArray[Any] | None, test_size: float | int, by: str, random_state: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw the positions of the training and the test sets, each in their old order.
-
-    Parameters
-    ----------
-    m : int
-        Number of sets.
-    respondents : array (m,) or None
-    test_size : float or int
-        A share below 1, or a number of sets (of respondents, with ``by="respondent"``).
-    by : {"set", "respondent"}
-    random_state : int
-    """
+    """Draw the positions of the training and the test sets, each in their old order; see ``ChoiceData.split``."""
     check_one_of("by", by, ("set", "respondent"))
     if by == "set":
         unit = np.arange(m)

@@ -1,11 +1,9 @@
 """Alice and the laptops: a made-up catalogue and a simulated person with two goals."""
 
-from numbers import Real
-
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import whole_number
+from choicegp.checks import number_option, whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated
 from choicegp.datasets.simulated import SetSize, SyntheticChoices, draw_sets, random_generator
@@ -138,11 +136,7 @@ def alice(catalogue: pd.DataFrame) -> np.ndarray:
 
 
 def alice_choices(
-    n_objects: int = 120,
-    n_sets: int = 100,
-    set_size: SetSize = 4,
-    error: float = 0.0,
-    random_state: int = 0,
+    n_objects: int = 120, n_sets: int = 100, set_size: SetSize = 4, error: float = 0.0, random_state: int = 0
 ) -> SyntheticChoices:
     """Simulate Alice ticking, on each page of a few laptops, every one that she would not reject.
 
@@ -163,8 +157,7 @@ def alice_choices(
     >>> len(simulated.data), simulated.U.shape
     (20, (120, 2))
     """
-    if not isinstance(error, Real) or isinstance(error, bool) or not 0 <= error <= 1:
-        raise ChoiceGPError(f"error is a probability between 0 and 1, not {error!r}")
+    error = number_option("error, a probability,", error, 0, 1)
     catalogue = laptops(n_objects, random_state)
     U = alice(catalogue)
     shown = draw_sets(random_generator(random_state, stream=1), len(catalogue), n_sets, set_size)

@@ -2,11 +2,13 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import sets_by_size
 from choicegp.data.pareto import check_utilities
 from choicegp.datasets.simulated import random_generator
 from choicegp.errors import ChoiceGPError
@@ -43,22 +45,20 @@ def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int = 0) -
     utilities = check_utilities(U)
     rng = random_generator(random_state)
     # Checked as sets by the same code as any others.
-    sets = ChoiceData.from_sets(X, shown).shown
-    sizes = np.array([len(rows) for rows in sets])
+    data = ChoiceData.from_sets(X, shown)
+    sizes = np.diff(data.offsets)
     if np.any(sizes > MAX_ENUMERATED):
         k = int(np.argmax(sizes > MAX_ENUMERATED))
         raise ChoiceGPError(f"set {k} has {sizes[k]} objects: choices are drawn from sets of at most {MAX_ENUMERATED}")
-    chosen = list(sets)  # of a set of one object, that one
-    level = rng.random(len(sets))
-    for a in np.unique(sizes[sizes > 1]):
-        same = np.flatnonzero(sizes == a)
-        u = np.moveaxis(utilities[np.stack([sets[k] for k in same])], 0, -1)  # (a, d, m)
+    chosen = np.ones(len(data.flat_shown), dtype=bool)  # of a set of one object, that one
+    level = rng.random(len(data))
+    for sets, places in sets_by_size(data.offsets, smallest=2):
+        u = np.moveaxis(utilities[data.flat_shown[places]], 0, -1)  # (a, d, m)
         with jax.enable_x64(True):
             table = np.cumsum(np.asarray(_subset_table()(np.swapaxes(u, 0, 1))), axis=0)
-        picked = np.sum(table < level[same] * table[-1], axis=0)
-        for place, code in zip(same, picked, strict=True):
-            chosen[place] = sets[place][(code >> np.arange(a)) & 1 == 1]
-    return ChoiceData.from_sets(X, sets, chosen)
+        code = np.sum(table < level[sets] * table[-1], axis=0)
+        chosen[places] = (code[:, None] >> np.arange(places.shape[1])) & 1 == 1
+    return replace(data, flat_chosen=chosen)
 
 
 @functools.cache

@@ -37,7 +37,7 @@ def benchmark_problem(
         "dtlz1" to "dtlz7", "zdt1" to "zdt4" or "zdt6".
     n_objects : int
     n_variables : int, optional
-        The number of features, at least the number of objectives; 6 by default, or more if need be.
+        The number of features, at least the number of objectives; 6 by default, or more if there are more objectives.
     n_objectives : int, optional
         5 by default for DTLZ; ZDT problems have 2.
     random_state : int
@@ -103,8 +103,7 @@ def _problem_size(name: str, n_variables: int | None, n_objectives: int | None) 
     else:
         n_objectives = whole_number("n_objectives", 5 if n_objectives is None else n_objectives, 2)
     n_variables = max(6, n_objectives) if n_variables is None else n_variables
-    least = n_objectives
-    return known, whole_number(f"n_variables of {known}", n_variables, least), n_objectives
+    return known, whole_number(f"n_variables of {known}", n_variables, n_objectives), n_objectives
 
 
 def _import_get_problem() -> Callable[..., Any]:

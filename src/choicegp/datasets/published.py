@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from choicegp.checks import plain
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import Ties, check_utilities
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
 from choicegp.reading.defects import OnError
+from choicegp.reading.text import read_rows
 
 FOLDER_VARIABLE = "CHOICEGP_DATA"
 
@@ -108,19 +110,13 @@ def load_am(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
 
     Examples
     --------
-    ::
+    All loaders of tables are used in this way::
 
         table = load_am("my/tables")
         data = table.choices(all_pairs(len(table)))
+        first_fifty = table.take(range(50))
     """
-    features = [
-        "layer_height",
-        "nozzle_temperature",
-        "bed_temperature",
-        "print_speed",
-        "material",
-        "fan_speed",
-    ]
+    features = ["layer_height", "nozzle_temperature", "bed_temperature", "print_speed", "material", "fan_speed"]
     signs = {"roughness": -1, "tension_strength": 1, "elongation": -1}
     return _load_table("am", folder, features, signs, text={"material"})
 
@@ -130,42 +126,19 @@ def load_edm(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
 
     Better is a higher material removal rate, a lower electrode wear rate and a lower roughness. The centre
     of the design is repeated: rows with equal features have different outputs.
-
-    Examples
-    --------
-    ::
-
-        table = load_edm("my/tables")
-        data = table.choices(all_pairs(len(table)))
     """
     features = ["voltage_v", "current_a", "pulse_on_us", "pulse_off_us"]
     return _load_table("edm", folder, features, {"mrr_g_min": 1, "ewr_g_min": -1, "roughness_um": -1})
 
 
 def load_jura(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
-    """Load jura.csv: 359 soil samples, 6 features, 3 outputs: heavy metals, of which less is better.
-
-    Examples
-    --------
-    ::
-
-        table = load_jura("my/tables").take(range(50))
-        data = table.choices(all_pairs(50))
-    """
+    """Load jura.csv: 359 soil samples, 6 features, 3 outputs: heavy metals, of which less is better."""
     features = ["Xloc", "Yloc", "Cr", "Ni", "Pb", "Zn"]
     return _load_table("jura", folder, features, {"Cd": -1, "Co": -1, "Cu": -1})
 
 
 def load_slump(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
-    """Load slump.csv: 103 mixtures of concrete, 7 features, 3 outputs, of which more is better.
-
-    Examples
-    --------
-    ::
-
-        table = load_slump("my/tables").take(range(50))
-        data = table.choices(all_pairs(50))
-    """
+    """Load slump.csv: 103 mixtures of concrete, 7 features, 3 outputs, of which more is better."""
     features = ["cement", "slag", "fly_ash", "water", "sp", "coarse_aggr", "fine_aggr"]
     signs = {"slump_cm": 1, "flow_cm": 1, "compressive_strength_mpa": 1}
     return _load_table("slump", folder, features, signs)
@@ -175,12 +148,6 @@ def load_sincos(folder: str | os.PathLike[str] | None = None) -> SinCosFiles:
     """Load sincos.json: the paper's Example 1, 150 sets of 3 out of 200 objects, and 2 x 1000 test sets.
 
     The new objects have ids of their own, which follow those of the training objects.
-
-    Examples
-    --------
-    ::
-
-        train, known, new = load_sincos("my/tables")
     """
     path = _file(folder, "sincos.json")
     keys = ["X", "shown", "chosen", "test_shown", "test_chosen", "X_new", "new_shown", "new_chosen"]
@@ -249,7 +216,7 @@ def _file(folder: str | os.PathLike[str] | None, filename: str) -> Path:
     source = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
     if not source:
         raise ChoiceGPError(
-            f"where is {filename}? Give its folder, as in load(folder=...), "
+            f"the folder of {filename} is not known; pass it, as in load(folder=...), "
             f"or set the environment variable {FOLDER_VARIABLE} to it"
         )
     path = Path(source) / filename
@@ -261,29 +228,20 @@ def _file(folder: str | os.PathLike[str] | None, filename: str) -> Path:
 
 def _read_csv(path: Path, columns: Sequence[str], text: Collection[str] = ()) -> pd.DataFrame:
     """Read some columns; those not in `text` must be finite numbers."""
-    try:
-        frame = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise ChoiceGPError(f"{path} cannot be read as a CSV table: {error}") from error
+    frame, rows = read_rows(path)
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise ChoiceGPError(f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(map(str, frame))}")
-    frame = frame[list(columns)]
     defects = []
     for column in columns:
-        if column in text:
-            wrong = frame[column].isna().to_numpy()
-        else:
-            numbers = pd.to_numeric(frame[column], errors="coerce")
-            wrong = ~np.isfinite(numbers.to_numpy(dtype=float))
         kind, what = ("missing", "is empty") if column in text else ("not-a-number", "is not a number")
-        # Rows as a spreadsheet counts them: the header is row 1.
-        defects += [
-            Defect(kind, f"{column} {what}: {frame[column].iloc[i]!r}", row=int(i) + 2) for i in np.flatnonzero(wrong)
-        ]
+        values = frame[column] if column in text else pd.to_numeric(frame[column], errors="coerce")
+        wrong = values.isna() if column in text else ~np.isfinite(values.to_numpy(dtype=float))
+        problems = (f"{column} {what}: {plain(value)!r}" for value in frame[column][wrong])
+        defects += [Defect(kind, problem, row=row) for problem, row in zip(problems, rows[wrong].tolist(), strict=True)]
     if defects:
         raise ChoiceDataError(defects, source=str(path))
-    return frame
+    return frame[list(columns)]
 
 
 def _read_json(path: Path, keys: Sequence[str]) -> list[list[Any]]:

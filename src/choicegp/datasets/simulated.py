@@ -317,7 +317,7 @@ def _forced_winners(U: np.ndarray, classes: np.ndarray, class_pairs: np.ndarray,
 def _hold_out(rng: np.random.Generator, n_pairs: int, sparsity: float) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(sparsity, Real) or isinstance(sparsity, bool) or not 0 < sparsity < 1:
         raise ChoiceGPError(
-            f"sparsity is the fraction of the pairs left out of training, between 0 and 1, not {sparsity!r}"
+            f"sparsity must be the fraction of the pairs left out of training, between 0 and 1, not {sparsity!r}"
         )
     n_test = min(max(round(sparsity * n_pairs), 1), n_pairs - 1)
     order = rng.permutation(n_pairs)

@@ -11,9 +11,8 @@ from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import fit_posterior
 from choicegp.fitting.options import FitOptions
 from choicegp.model.error_models import ERROR_MODELS
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import Objects
+from choicegp.model.prior import HyperPriors, Objects
 from choicegp.prediction.best import BestObjectPredictor
 
 _FIXED = {"n_utilities": 1, "inference": "dense", "lapse": 0.0, "n_inducing": None, "batch_size": None,

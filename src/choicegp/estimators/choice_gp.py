@@ -15,9 +15,8 @@ from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import fit_posterior
 from choicegp.fitting.options import FitOptions, Method
 from choicegp.fitting.record import Diagnosis
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import Objects
+from choicegp.model.prior import HyperPriors, Objects
 from choicegp.prediction.choices import ChoicePredictor
 from choicegp.prediction.utilities import dominance_probabilities
 

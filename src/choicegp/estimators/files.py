@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from choicegp.checks import id_array
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import split_sets
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.options import Method
@@ -23,11 +25,9 @@ from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
-from choicegp.reading.sequences import id_array
 from choicegp.storage.archive import plain, plain_ids, read_archive, write_archive
 
 VERSION = 3
@@ -112,11 +112,9 @@ def _make(make: type[_ESTIMATOR], arrays: dict[str, Any], about: dict[str, Any])
 
 
 def _data(arrays: dict[str, Any], about: dict[str, Any], encoding: FeatureEncoding) -> ChoiceData:
-    offsets = arrays["data_offsets"]
-    shown = np.split(arrays["data_shown"], offsets[1:-1])
-    masks = np.split(arrays["data_chosen"], offsets[1:-1])
+    shown, offsets = arrays["data_shown"], arrays["data_offsets"]
     data = ChoiceData.from_sets(
-        arrays["data_X"], shown, [rows[mask] for rows, mask in zip(shown, masks, strict=True)],
+        arrays["data_X"], split_sets(shown, offsets), split_sets(shown, offsets, arrays["data_chosen"]),
         object_ids=about["object_ids"], respondents=about["respondents"], weights=arrays.get("data_weights"),
         encoding=encoding,
     )  # fmt: skip

@@ -12,8 +12,8 @@ from choicegp.estimators.files import kernel_from_json, kernel_to_json, rebuild,
 from choicegp.estimators.preference_gp import PairwiseGP
 from choicegp.fitting.record import FitResult
 from choicegp.inference.pair_process import PairProcess
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel
+from choicegp.model.prior import HyperPriors
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.storage.archive import plain, read_archive, write_archive
 

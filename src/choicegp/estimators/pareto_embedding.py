@@ -11,6 +11,7 @@ from choicegp.compute.devices import computing
 from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock, Report, is_watched, on_terminal
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import split_sets
 from choicegp.data.pareto import undominated_in_sets
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
@@ -18,7 +19,8 @@ from choicegp.evaluation import metrics
 from choicegp.fitting.record import scaling
 from choicegp.inference.embedding_training import TrainedEmbedding, TrainingSettings, padded_sets, train_embedding
 from choicegp.model.embedding import Embedding, term_weights
-from choicegp.reading.encoding import FeatureEncoding, group_equal_rows
+from choicegp.reading.encoding import FeatureEncoding
+from choicegp.reading.long import group_equal_rows
 from choicegp.storage.archive import plain, read_archive, write_archive
 
 if TYPE_CHECKING:
@@ -188,7 +190,7 @@ class ParetoEmbedding(Estimator):
     ) -> Self:
         matrices = tuple(np.asarray(matrix) for matrix in trained.embedding.matrices)
         shifts = tuple(np.asarray(shift) for shift in trained.embedding.shifts)
-        self.embedding_ = Embedding(matrices, shifts)  # type: ignore[arg-type]
+        self.embedding_ = Embedding(matrices, shifts)
         self.fit_result_ = EmbeddingFit(
             trained.status,
             trained.message,
@@ -212,8 +214,7 @@ class ParetoEmbedding(Estimator):
         if not isinstance(data, ChoiceData):
             raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
         chosen = undominated_in_sets(self.utilities(data), data.flat_shown, data.offsets)
-        masks = np.split(chosen, data.offsets[1:-1])
-        return [rows[mask] for rows, mask in zip(data.shown, masks, strict=True)]
+        return split_sets(data.flat_shown, data.offsets, chosen)
 
     def score(self, data: ChoiceData, y: None = None) -> float:
         """Return the fraction of sets that are predicted exactly."""

@@ -11,6 +11,7 @@ from choicegp.compute.devices import computing
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import padded_size
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
@@ -20,11 +21,9 @@ from choicegp.inference.descent import Descent
 from choicegp.inference.driver import Watch
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned, margin_moments, utility_moments
-from choicegp.inference.problem import padded_size
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.pair_kernels import ObjectPairs
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import HyperPriors, UtilityPrior
 from choicegp.prediction.pairs import beating_probabilities, copeland_winners
 from choicegp.reading.encoding import FeatureEncoding
 
@@ -114,7 +113,7 @@ class PairwiseGP(Estimator):
             else:
                 descent = Descent(np.zeros(0), (), "converged", "the hyperparameters were given")
             end, _ = evidence(prior, points, margins, np.zeros(n), self._kind)
-        kept = points if margins.first is not None else tuple(ObjectPairs(*points).features)  # type: ignore[arg-type]
+        kept = points if margins.first is not None else tuple(ObjectPairs(*points).features)
         found_process = PairProcess(prior.kernels, kept, end.dual, end.gain)
         self.process_ = jax.tree.map(np.asarray, found_process)
         self.log_evidence_ = float(end.evidence)

@@ -7,9 +7,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, plain
-from choicegp.data.flat import FlatChoices
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
-from choicegp.reading.sequences import FlatSets, flatten
+from choicegp.reading.sequences import flatten, row_numbers
 
 
 class Agreement(NamedTuple):
@@ -34,7 +34,7 @@ class Agreement(NamedTuple):
     predicted: NDArray[np.int64]
 
 
-def agreement(data: FlatChoices, predicted: Any) -> Agreement:
+def agreement(data: ChoiceData, predicted: Any) -> Agreement:
     """Compare a prediction with the choices that were made.
 
     Parameters
@@ -69,19 +69,19 @@ def agreement(data: FlatChoices, predicted: Any) -> Agreement:
 
 
 def check_data(data: object) -> None:
-    """Refuse what is no choice data."""
-    if not isinstance(data, FlatChoices):
+    """Refuse what is not a ChoiceData."""
+    if not isinstance(data, ChoiceData):
         raise ChoiceGPError(f"data must be a ChoiceData, not {kind_of(data)}")
 
 
-def _predicted_marks(data: FlatChoices, predicted: Any) -> NDArray[np.bool_]:
+def _predicted_marks(data: ChoiceData, predicted: Any) -> NDArray[np.bool_]:
     """Mark the shown objects that are predicted to be chosen, aligned with ``data.flat_shown``."""
     sets = flatten(predicted, "predicted")
     if len(sets.sizes) != len(data):
         raise ChoiceGPError(
-            f"predicted has {len(sets.sizes)} sets but the data have {len(data)}: one prediction per set is wanted"
+            f"predicted has {len(sets.sizes)} sets but the data have {len(data)}: pass one prediction per set"
         )
-    rows = _predicted_rows(sets)
+    rows = row_numbers(sets, "predicted", "data.X", "pass what model.predict(data) returns").astype(np.int64)
     n = len(data.X)
     of_shown = np.repeat(np.arange(len(data)), np.diff(data.offsets))
     shown = pd.Series(of_shown * n + data.flat_shown)
@@ -97,22 +97,7 @@ def _predicted_marks(data: FlatChoices, predicted: Any) -> NDArray[np.bool_]:
     return shown.isin(keys).to_numpy()
 
 
-def _predicted_rows(sets: FlatSets) -> NDArray[np.int64]:
-    if len(sets.labels) == 0:
-        return np.zeros(0, dtype=np.int64)
-    if sets.labels.dtype.kind not in "iu":
-        labels = sets.labels.tolist()
-        is_row = [isinstance(label, int) and not isinstance(label, bool) for label in labels]
-        # All of them are whole numbers where one is too large for an array of such.
-        i = is_row.index(False) if not all(is_row) else 0
-        raise ChoiceGPError(
-            f"predicted[{sets.of_set[i]}] holds {labels[i]!r} ({kind_of(labels[i])}); "
-            "row numbers of data.X are wanted, as model.predict(data) returns them"
-        )
-    return sets.labels.to_numpy().astype(np.int64)
-
-
-def _prediction_defect(data: FlatChoices, k: int, row: int, absent: bool) -> Defect:
+def _prediction_defect(data: ChoiceData, k: int, row: int, absent: bool) -> Defect:
     set_id = plain(data.set_ids[k])
     if not 0 <= row < len(data.X):
         problem = f"row {row} is predicted to be chosen but data.X has only rows 0 to {len(data.X) - 1}"

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from choicegp.data.flat import FlatChoices
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.agreement import check_data
 
 _Z95 = 1.959963984540054
 
 
-def calibration(data: FlatChoices, probabilities: Any, n_bins: int = 10) -> pd.DataFrame:
+def calibration(data: ChoiceData, probabilities: Any, n_bins: int = 10) -> pd.DataFrame:
     """Compare predicted probabilities with how often objects were chosen, bin by bin.
 
     Parameters

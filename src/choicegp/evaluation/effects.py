@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from choicegp.checks import plain
 from choicegp.compute.programs import program
-from choicegp.data.flat import FlatChoices
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.posterior import Posterior
 from choicegp.model.prior import Objects
-from choicegp.reading.columns import FeatureColumn
-from choicegp.reading.encoding import FeatureEncoding
+from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 
 Direction = Literal["rises", "falls", "non-monotone", "categorical", "unclear"]
 # Encoded objects in groups (g, b, c) -> mean (d, g) and covariance (d, g, g) of each group's average utility.
@@ -156,7 +155,7 @@ def model_effects(model: FittedModel, *, n_background: int = 30, random_state: i
     """
     if not hasattr(model, "posterior_"):
         raise ChoiceGPError("the model is not fitted yet: call fit(data) first")
-    data: FlatChoices = model.data_
+    data: ChoiceData = model.data_
     shown = data.X[np.unique(data.flat_shown)]
     averages = posterior_averages(model.posterior_, model.centre_, model.scale_)
     return feature_effects(averages, shown, model.encoding_, n_background=n_background, random_state=random_state)

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from choicegp.checks import check_one_of, kind_of, plain
-from choicegp.data.flat import FlatChoices
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.agreement import Agreement, agreement, check_data
 
@@ -40,7 +40,7 @@ class Rates(NamedTuple):
     tnr: float | None
 
 
-def exact_accuracy(data: FlatChoices, predicted: Any) -> float:
+def exact_accuracy(data: ChoiceData, predicted: Any) -> float:
     """Return the fraction of sets whose choice is predicted exactly.
 
     Parameters
@@ -60,7 +60,7 @@ def exact_accuracy(data: FlatChoices, predicted: Any) -> float:
     return _exact(agreement(data, predicted))
 
 
-def object_accuracy(data: FlatChoices, predicted: Any) -> float:
+def object_accuracy(data: ChoiceData, predicted: Any) -> float:
     """Return the fraction of shown objects rightly predicted to be chosen or rejected, over all sets.
 
     Parameters
@@ -78,7 +78,7 @@ def object_accuracy(data: FlatChoices, predicted: Any) -> float:
     return _of_objects(agreement(data, predicted))
 
 
-def rates(data: FlatChoices, predicted: Any, average: Average = "pooled") -> Rates:
+def rates(data: ChoiceData, predicted: Any, average: Average = "pooled") -> Rates:
     """Return the true-positive and true-negative rates over objects.
 
     Parameters
@@ -105,7 +105,7 @@ def rates(data: FlatChoices, predicted: Any, average: Average = "pooled") -> Rat
     return _rates(agreement(data, predicted), average)
 
 
-def a_mean(data: FlatChoices, predicted: Any, average: Average = "pooled") -> float:
+def a_mean(data: ChoiceData, predicted: Any, average: Average = "pooled") -> float:
     """Return the A-mean: the mean of the true-positive and the true-negative rate.
 
     Predicting that everything is chosen, or that nothing is, gives 0.5. When only one of the rates is
@@ -126,7 +126,7 @@ def a_mean(data: FlatChoices, predicted: Any, average: Average = "pooled") -> fl
     return _mean_of(rates(data, predicted, average))
 
 
-def f1(data: FlatChoices, predicted: Any) -> float:
+def f1(data: ChoiceData, predicted: Any) -> float:
     """Return the mean over sets of F1, the harmonic mean of precision and recall of the chosen objects.
 
     Parameters
@@ -175,7 +175,7 @@ def log_score(log_probabilities: ArrayLike) -> float:
     return float(np.mean(values, dtype=np.float64))
 
 
-def guessing_log_score(data: FlatChoices) -> float:
+def guessing_log_score(data: ChoiceData) -> float:
     """Return the log score of someone who holds every non-empty part of a set for equally likely.
 
     Parameters
@@ -196,7 +196,7 @@ def guessing_log_score(data: FlatChoices) -> float:
     return float(-np.mean(sizes * np.log(2.0) + np.log1p(-np.exp2(-sizes))))
 
 
-def everything_chosen(data: FlatChoices) -> list[NDArray[np.int64]]:
+def everything_chosen(data: ChoiceData) -> list[NDArray[np.int64]]:
     """Return the prediction that everything is chosen from every set: the baseline to beat.
 
     Parameters
@@ -214,7 +214,7 @@ def everything_chosen(data: FlatChoices) -> list[NDArray[np.int64]]:
     return list(data.shown)
 
 
-def summary(data: FlatChoices, predicted: Any, log_prob: ArrayLike | None = None) -> pd.DataFrame:
+def summary(data: ChoiceData, predicted: Any, log_prob: ArrayLike | None = None) -> pd.DataFrame:
     """Return all metrics of a prediction, and beside them those of "everything chosen".
 
     Parameters

@@ -28,7 +28,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from choicegp import ChoiceData, ChoiceGP, ParetoEmbedding, datasets
-from choicegp.experiments.experiment import Options, Outcome, Report, Settings, Values
+from choicegp.experiments.experiment import ExperimentOptions, ExperimentReport, Outcome, RunSettings, RunValues
+from choicegp.experiments.markdown import markdown_table
+from choicegp.plotting.style import COLOURS, LINES, mark_values, new_figure, panels
 
 TITLE = "One utility, learned by ChoiceNN and by ChoiceGP with one utility too many"
 
@@ -45,22 +47,20 @@ SHARES = {
     "pairs_of_new_inputs": "pairs of new inputs",
 }
 IN_THE_PAPER = (
-    "The paper has pictures, and no numbers. There ChoiceNN with one output follows u; with two outputs it ended in "
+    "The paper shows pictures without numbers. There, ChoiceNN with one output follows u; with two outputs it ended in "
     "two different optima, neither of which agrees with the choices; the two utilities of ChoiceGP coincide."
 )
-COLOURS = ("#0072B2", "#D55E00")  # told apart by the colour-blind; the lines' styles tell them apart in grey
-LINES: tuple[Any, ...] = ("-", (0, (4, 2)))
 
 
-def runs(options: Options) -> list[Settings]:
+def runs(options: ExperimentOptions) -> list[RunSettings]:
     """Return ChoiceNN with one and two outputs from every seed, and ChoiceGP with two utilities."""
     sizes = {"data_seed": options.seed, **(QUICK if options.quick else FULL)}
     seeds = [options.seed + i for i in range(options.repetitions or N_SEEDS)]
-    networks: list[Settings] = [{"model": "ChoiceNN", "d": d, "seed": seed} for seed in seeds for d in (1, 2)]
+    networks: list[RunSettings] = [{"model": "ChoiceNN", "d": d, "seed": seed} for seed in seeds for d in (1, 2)]
     return [settings | sizes for settings in [*networks, {"model": "ChoiceGP", "d": 2, "seed": options.seed}]]
 
 
-def run(settings: Settings, data: object = None) -> Values:
+def run(settings: RunSettings, data: object = None) -> RunValues:
     """Fit one model, score it, and return its utilities along the interval."""
     d, seed = settings["d"], settings["seed"]
     train, known, other = pairs_of(settings)
@@ -91,7 +91,7 @@ def run(settings: Settings, data: object = None) -> Values:
     }  # fmt: skip
 
 
-def pairs_of(settings: Settings) -> tuple[ChoiceData, ChoiceData, ChoiceData]:
+def pairs_of(settings: RunSettings) -> tuple[ChoiceData, ChoiceData, ChoiceData]:
     """Make training pairs, pairs of the same inputs that are not among them, and pairs of other inputs."""
     n_objects, n_new, seed = settings["n_objects"], settings["n_new"], settings["data_seed"]
     train = datasets.counterexample(n_objects, settings["n_pairs"], random_state=seed).data
@@ -108,22 +108,20 @@ def grid_points() -> np.ndarray:
     return np.linspace(-EDGE, EDGE, N_GRID)
 
 
-def report(outcomes: Sequence[Outcome]) -> Report:
+def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
     """Return the table of all runs, and truth and models side by side."""
     ordered = sorted(outcomes, key=lambda one: (one.settings["model"] != "ChoiceNN", one.settings["d"]))
     head = ("model", *SHARES.values(), "correlation of its two utilities", "correlation of the better one with u")
-    lines = ["Share of pairs that are predicted right:", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for one in ordered:
-        numbers = [*SHARES, "correlation_of_the_two", "correlation_with_u"]
-        cells = [_name(one.settings), *(_rounded(one.values[name]) for name in numbers)]
-        lines.append(f"| {' | '.join(cells)} |")
+    numbers = (*SHARES, "correlation_of_the_two", "correlation_with_u")
+    rows = [(_name(one.settings), *(_rounded(one.values[name]) for name in numbers)) for one in ordered]
+    parts = ["The table shows the share of pairs that are predicted correctly.", markdown_table(head, rows)]
     alike = [one.values["called_alike"] for one in ordered if "called_alike" in one.values]
     if alike:
-        lines += ["", f"The fit of ChoiceGP {'says' if all(alike) else 'does not say'} that its utilities are alike."]
-    return Report("\n".join([*lines, "", IN_THE_PAPER]), {"counterexample": picture(ordered)})
+        parts.append(f"The fit of ChoiceGP {'says' if all(alike) else 'does not say'} that its utilities are alike.")
+    return ExperimentReport("\n\n".join([*parts, IN_THE_PAPER]), {"counterexample": picture(ordered)})
 
 
-def _name(settings: Settings) -> str:
+def _name(settings: RunSettings) -> str:
     seed = f", seed {settings['seed']}" if settings["model"] == "ChoiceNN" else ""
     return f"{settings['model']}, d = {settings['d']}{seed}"
 
@@ -139,12 +137,12 @@ def picture(outcomes: Sequence[Outcome]) -> Figure:
         for d, model, most in ((1, "ChoiceNN", 1), (2, "ChoiceNN", 2), (2, "ChoiceGP", 1))
         for one in [one for one in outcomes if (one.settings["d"], one.settings["model"]) == (d, model)][:most]
     ]
-    figure = Figure(figsize=(3.0 * (1 + len(drawn)), 3.5), dpi=140, layout="constrained")
-    panels = figure.subplots(1, 1 + len(drawn), squeeze=False)[0]
-    draw_truth(panels[0], pairs_of(drawn[0].settings)[0])
-    for ax, one in zip(panels[1:], drawn, strict=True):
+    figure = new_figure(3.0 * (1 + len(drawn)), 3.5)
+    axes = panels(figure, 1 + len(drawn))
+    draw_truth(axes[0], pairs_of(drawn[0].settings)[0])
+    for ax, one in zip(axes[1:], drawn, strict=True):
         draw_utilities(ax, one)
-    for ax in panels:
+    for ax in axes:
         ax.set_xlabel("x")
         ax.set_xlim(-EDGE, EDGE)
         ax.locator_params(axis="both", nbins=6)
@@ -158,7 +156,7 @@ def draw_truth(ax: Axes, train: ChoiceData) -> None:
     """Draw the true utility, with marks where the inputs are."""
     x = grid_points()
     ax.plot(x, datasets.counterexample_utility(x)[:, 0], color="black", linewidth=1.6)
-    ax.plot(train.X[:, 0], np.zeros(len(train.X)), "|", color="0.3", transform=ax.get_xaxis_transform(), markersize=8)
+    mark_values(ax, train.X[:, 0], 8)
     ax.set_title("truth, u(x) = cos 5x + exp(-x²/8)\nthe inputs are marked below", size=10)
     ax.set_ylabel("utility (every panel has its own scale)")
 

@@ -5,13 +5,13 @@ options, what is measured.  It has
 
 ``TITLE : str``
     A line for lists and headings.
-``runs(options) -> list of Settings``
+``runs(options) -> list of RunSettings``
     What is to be run, in an order that makes a part of it a balanced experiment (repetition by repetition).
-``run(settings, data) -> Values``
+``run(settings, data) -> RunValues``
     One run, a pure function of its settings: the same settings give the same values, up to rounding and to what
     an optimiser makes of it where there are several optima.
     ``data`` is the folder of published tables, None for the one named by CHOICEGP_DATA.
-``report(outcomes) -> Report``
+``report(outcomes) -> ExperimentReport``
     Tables and figures of whatever runs are done, beside the paper's values.  It must cope with a part of the runs.
 """
 
@@ -20,61 +20,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Settings = dict[str, Any]
+RunSettings = dict[str, Any]
 """Everything that a run depends on, plain JSON: names, numbers, texts; among them always ``seed``."""
 
-Values = dict[str, Any]
+RunValues = dict[str, Any]
 """What a run gives, plain JSON.  Numbers and texts become columns of the table of raw results; lists (curves, scores of
-single sets) are kept in the ledger alone."""
+single sets) are kept in the run log alone."""
 
 
-class Options(NamedTuple):
-    """What the user asks of an experiment.
+class ExperimentOptions(NamedTuple):
+    """What the user asks of an experiment."""
 
-    Attributes
-    ----------
-    quick : bool
-        A much smaller version, to see within a minute or two that everything works.
-    seed : int
-        Of the first repetition; the others follow it.
-    repetitions : int or None
-        None for the number that the protocol states.
-    """
-
-    quick: bool = False
-    seed: int = 0
-    repetitions: int | None = None
+    quick: bool = False  # a much smaller version, to see within a minute or two that everything works
+    seed: int = 0  # of the first repetition; the others follow it
+    repetitions: int | None = None  # None for the number that the protocol states
 
 
 class Outcome(NamedTuple):
-    """A run that was done.
+    """A run that was done."""
 
-    Attributes
-    ----------
-    settings : dict
-    values : dict
-    seconds : float
-        Of the run, data and scoring included.
-    version : str
-        Of choicegp.
-    """
-
-    settings: Settings
-    values: Values
-    seconds: float
-    version: str
+    settings: RunSettings
+    values: RunValues
+    seconds: float  # of the run, data and scoring included
+    version: str  # of choicegp
 
 
-class Report(NamedTuple):
-    """What an experiment says.
+class ExperimentReport(NamedTuple):
+    """What an experiment says."""
 
-    Attributes
-    ----------
-    text : str
-        Markdown below the heading: tables of our values beside the paper's, and what differs.
-    figures : dict of str to Figure
-        By file name, without its ending.
-    """
-
-    text: str
-    figures: "dict[str, Figure]"
+    text: str  # Markdown below the heading: tables of our values beside the paper's, and what differs
+    figures: "dict[str, Figure]"  # by file name, without its ending

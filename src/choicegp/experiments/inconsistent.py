@@ -39,26 +39,25 @@ from pathlib import Path
 
 import numpy as np
 
-from choicegp import ChoiceData, ChoiceGP, GeneralPreferenceGP, PairGP, PreferenceGP, datasets
-from choicegp.experiments.experiment import Options, Outcome, Report, Settings, Values
+from choicegp import ChoiceData, ChoiceGP, datasets
+from choicegp.experiments.experiment import ExperimentOptions, ExperimentReport, Outcome, RunSettings, RunValues
 from choicegp.experiments.inconsistent_report import MEDIUM, N_TRUE, Results, report_of
+from choicegp.experiments.pairs import PREFERENCES, chosen_objects, common_accuracy, decided
 
 TITLE = "Inconsistent preferences: forced answers and Pareto answers to the same pairs"
 
 N_OBJECTS, N_FEATURES, N_REPETITIONS = 30, 5, 20
 LEVELS = (0.1, 0.3, MEDIUM, 0.7, 0.9)
 MOST = 5  # utilities
-PreferenceModel = type[PreferenceGP] | type[GeneralPreferenceGP] | type[PairGP]
-PREFERENCES: dict[str, PreferenceModel] = {"PGP": PreferenceGP, "GPGP": GeneralPreferenceGP, "PairGP": PairGP}
 _FLOOR = 1e-10
 
 
-def runs(options: Options) -> list[Settings]:
+def runs(options: ExperimentOptions) -> list[RunSettings]:
     """List all models at all levels, then ChoiceGP with other numbers of utilities, repetition by repetition."""
     levels = (MEDIUM,) if options.quick else LEVELS
     default = 2 if options.quick else N_REPETITIONS
     common = {"n_objects": 12 if options.quick else N_OBJECTS, "n_features": N_FEATURES}
-    listed: list[Settings] = []
+    listed: list[RunSettings] = []
     for repetition in range(default if options.repetitions is None else options.repetitions):
         for n_classes, true in N_TRUE.items():
             own = common | {"n_classes": n_classes, "seed": options.seed + repetition}
@@ -70,7 +69,7 @@ def runs(options: Options) -> list[Settings]:
     return listed
 
 
-def run(settings: Settings, data: Path | None = None) -> Values:
+def run(settings: RunSettings, data: Path | None = None) -> RunValues:
     """Fit one model to the training pairs and score it on the others; no published table is needed."""
     simulated = datasets.inconsistent_preferences(
         settings["n_objects"],
@@ -80,9 +79,8 @@ def run(settings: Settings, data: Path | None = None) -> Values:
         random_state=settings["seed"],
     )
     test = simulated.pareto_test
-    assert test.chosen is not None
-    alone = np.array([len(rows) == 1 for rows in test.chosen])
-    comparable = test[alone] if alone.any() else None
+    comparable = decided(test)
+    n_comparable = 0 if comparable is None else len(comparable)
     if settings["model"] == "ChoiceGP":
         values = _choices(settings["n_utilities"], simulated.pareto_train, test, comparable)
     else:
@@ -90,36 +88,29 @@ def run(settings: Settings, data: Path | None = None) -> Values:
     return values | {
         "n_train": len(simulated.pareto_train),
         "n_test": len(test),
-        "n_comparable": int(alone.sum()),
-        "both_share": float(1 - alone.mean()),
+        "n_comparable": n_comparable,
+        "both_share": 1 - n_comparable / len(test),
     }
 
 
-def _choices(n_utilities: int, train: ChoiceData, test: ChoiceData, comparable: ChoiceData | None) -> Values:
+def _choices(n_utilities: int, train: ChoiceData, test: ChoiceData, comparable: ChoiceData | None) -> RunValues:
     start = time.perf_counter()
     model = ChoiceGP(n_utilities, random_state=0, progress=False).fit(train)
-    values: Values = {"fit_seconds": round(time.perf_counter() - start, 2), "status": model.fit_result_.status}
+    values: RunValues = {"fit_seconds": round(time.perf_counter() - start, 2), "status": model.fit_result_.status}
     values["accuracy"] = model.score(test)
     values["log_score"] = float(np.mean(np.maximum(model.log_prob(test), np.log(_FLOOR))))
     values["elbo"] = float(model.elbo_)
-    if comparable is not None and comparable.chosen is not None:
-        right = [
-            probability[rows == kept[0]][0] > probability[rows != kept[0]][0]
-            for probability, rows, kept in zip(
-                model.predict_proba(comparable), comparable.shown, comparable.chosen, strict=True
-            )
-        ]
-        values["common_accuracy"] = float(np.mean(right))
+    if comparable is not None:
+        values["common_accuracy"] = common_accuracy(model, comparable)
     return values
 
 
-def _preferences(name: str, train: ChoiceData, test: ChoiceData, comparable: ChoiceData | None) -> Values:
+def _preferences(name: str, train: ChoiceData, test: ChoiceData, comparable: ChoiceData | None) -> RunValues:
     start = time.perf_counter()
     model = PREFERENCES[name](random_state=0, progress=False).fit(train)
-    values: Values = {"fit_seconds": round(time.perf_counter() - start, 2), "status": model.fit_result_.status}
-    assert test.chosen is not None
-    winners = np.array([kept[0] for kept in test.chosen])
-    losers = np.array([rows[rows != kept[0]][0] for rows, kept in zip(test.shown, test.chosen, strict=True)])
+    values: RunValues = {"fit_seconds": round(time.perf_counter() - start, 2), "status": model.fit_result_.status}
+    winners = np.array([kept[0] for kept in chosen_objects(test)])
+    losers = np.array([rows[rows != kept][0] for rows, kept in zip(test.shown, winners, strict=True)])
     right = model.predict_pair_proba(test.X[winners], test.X[losers])
     values["accuracy"] = float(np.mean(right > 0.5))
     values["log_score"] = float(np.mean(np.log(np.maximum(right, _FLOOR))))
@@ -130,6 +121,6 @@ def _preferences(name: str, train: ChoiceData, test: ChoiceData, comparable: Cho
     return values
 
 
-def report(outcomes: list[Outcome]) -> Report:
+def report(outcomes: list[Outcome]) -> ExperimentReport:
     """Tabulate, judge and draw what is done."""
     return report_of(Results(outcomes))

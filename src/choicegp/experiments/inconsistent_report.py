@@ -1,12 +1,11 @@
 """Tables, verdicts and figures of the experiment on inconsistent preferences."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from choicegp.experiments.experiment import Outcome, Report, Values
-from choicegp.experiments.paired import (
-    Difference,
+from choicegp.experiments.claims import (
+    MeanDifference,
     difference,
     is_better,
     is_equal,
@@ -14,7 +13,10 @@ from choicegp.experiments.paired import (
     mean_and_error,
     together,
 )
-from choicegp.experiments.presentation import COLOURS, LINES, MARKERS, markdown_table, new_figure
+from choicegp.experiments.experiment import ExperimentReport, Outcome, RunValues
+from choicegp.experiments.markdown import markdown_table
+from choicegp.experiments.pairs import PREFERENCES
+from choicegp.plotting.style import COLOURS, LINES, MARKERS, legend_below, new_figure, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,38 +24,28 @@ if TYPE_CHECKING:
 
 MEDIUM = 0.5  # the level of sparsity at which the number of utilities is varied
 N_TRUE = {1: 1, 2: 3}  # utilities, by the number of classes
-RIVALS: tuple[str, ...] = ("PGP", "GPGP", "PairGP")
+RIVALS = tuple(PREFERENCES)
 MODELS = ("ChoiceGP", *RIVALS)
 
 
-class Key(NamedTuple):
-    """What repetitions are grouped by."""
-
-    n_classes: int
-    sparsity: float
-    model: str
-    n_utilities: int | None
-
-
 class Results:
-    """Values of the runs that are done, by repetition."""
+    """Values of the runs that are done, by classes, sparsity, model and number of utilities, and then by seed."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:
-        self.values: dict[Key, dict[int, Values]] = {}
+        self.values: dict[tuple[int, float, str, int | None], dict[int, RunValues]] = {}
         for outcome in sorted(outcomes, key=lambda outcome: outcome.settings["seed"]):
             s = outcome.settings
-            key = Key(s["n_classes"], s["sparsity"], s["model"], s.get("n_utilities"))
+            key = (s["n_classes"], s["sparsity"], s["model"], s.get("n_utilities"))
             self.values.setdefault(key, {})[s["seed"]] = outcome.values
-        self.classes = sorted({key.n_classes for key in self.values})
+        self.classes = sorted({n_classes for n_classes, *_ in self.values})
 
     def levels(self, n_classes: int) -> list[float]:
         """Return the levels of sparsity at which something was run."""
-        return sorted({key.sparsity for key in self.values if key.n_classes == n_classes})
+        return sorted({sparsity for classes, sparsity, *_ in self.values if classes == n_classes})
 
     def numbers(self, n_classes: int) -> list[int]:
         """Return the numbers of utilities that ChoiceGP had at the medium level."""
-        found = {key.n_utilities for key in self.values if key[:3] == (n_classes, MEDIUM, "ChoiceGP")}
-        return sorted(d for d in found if d is not None)
+        return sorted(d for *key, d in self.values if key == [n_classes, MEDIUM, "ChoiceGP"] and d is not None)
 
     def at(
         self, score: str, n_classes: int, sparsity: float, model: str, n_utilities: int | None = None
@@ -61,7 +53,7 @@ class Results:
         """Return a score by seed; of ChoiceGP with the true number of utilities unless another is given."""
         if model == "ChoiceGP" and n_utilities is None:
             n_utilities = N_TRUE[n_classes]
-        found = self.values.get(Key(n_classes, sparsity, model, n_utilities), {})
+        found = self.values.get((n_classes, sparsity, model, n_utilities), {})
         return {seed: values[score] for seed, values in found.items() if score in values}
 
     def over_levels(self, score: str, n_classes: int, model: str) -> dict[int, float]:
@@ -70,40 +62,42 @@ class Results:
         seeds = set.intersection(*(set(part) for part in parts))
         return {seed: float(np.mean([part[seed] for part in parts])) for seed in sorted(seeds)}
 
-    def gap(self, score: str, n_classes: int, rival: str, sparsity: float | None = None) -> Difference:
+    def gap(self, score: str, n_classes: int, rival: str, sparsity: float | None = None) -> MeanDifference:
         """Return ChoiceGP minus a rival, at one level or over all of them."""
-        if sparsity is None:
-            own, other = (self.over_levels(score, n_classes, model) for model in ("ChoiceGP", rival))
-        else:
-            own, other = (self.at(score, n_classes, sparsity, model) for model in ("ChoiceGP", rival))
-        return difference(own, other)
 
-    def step(self, n_classes: int, before: int, after: int) -> Difference:
+        def scores(model: str) -> dict[int, float]:
+            if sparsity is None:
+                return self.over_levels(score, n_classes, model)
+            return self.at(score, n_classes, sparsity, model)
+
+        return difference(scores("ChoiceGP"), scores(rival))
+
+    def step(self, n_classes: int, before: int, after: int) -> MeanDifference:
         """Return what going from one number of utilities to another adds to the accuracy at the medium level."""
         first, second = (self.at("accuracy", n_classes, MEDIUM, "ChoiceGP", d) for d in (after, before))
         return difference(first, second)
 
 
-def report_of(results: Results) -> Report:
+def report_of(results: Results) -> ExperimentReport:
     """Tabulate, judge and draw results."""
     if not results.values:
-        return Report("No run is done yet.\n", {})
+        return ExperimentReport("No run is done yet.\n", {})
     parts = [
         "### The paper's claims",
         "\n".join(line for n_classes in results.classes for line in _claims(results, n_classes)),
         "### Accuracy on held-out pairs, each model on answers of its own kind",
-        "Mean ± standard error over repetitions. Both kept: the share of pairs of which both objects are kept, which "
-        "is also the accuracy of always answering so.",
+        "Mean ± standard error over repetitions. Both kept: the share of pairs from which both objects are kept, which "
+        'is also the accuracy of always answering "both".',
         _score_table(results, "accuracy", results.classes),
     ]
     if 2 in results.classes:
-        asked = "Held-out pairs of which one object is better in all the utilities: is it found the better one?"
+        asked = "One object of each of these held-out pairs is better in all utilities: does the model find it better?"
         parts += ["### Common accuracy, L = 2", asked, _score_table(results, "common_accuracy", [2])]
     parts += ["### ChoiceGP minus another model, in the same repetitions", _gap_table(results)]
     parts += [f"### ChoiceGP with other numbers of utilities, sparsity {MEDIUM}", _utilities_table(results)]
     parts += ["### Fits", _fits_table(results)]
     figures = {"inconsistent-accuracy": _accuracy_figure(results), "inconsistent-utilities": _utilities_figure(results)}
-    return Report("\n\n".join(parts) + "\n", figures)
+    return ExperimentReport("\n\n".join(parts) + "\n", figures)
 
 
 def _claims(results: Results, n_classes: int) -> list[str]:
@@ -183,9 +177,12 @@ def _fits_table(results: Results) -> str:
     rows = []
     for n_classes in results.classes:
         for model in MODELS:
-            keys = [key for key in results.values if (key.n_classes, key.model) == (n_classes, model)]
-            own = [key for key in keys if key.n_utilities in (None, N_TRUE[n_classes])]
-            values = [values for key in own for values in results.values[key].values()]
+            values = [
+                one
+                for (classes, _, name, d), own in results.values.items()
+                if (classes, name) == (n_classes, model) and d in (None, N_TRUE[n_classes])
+                for one in own.values()
+            ]
             if not values:
                 continue
             converged = sum(one["status"] == "converged" for one in values)
@@ -195,11 +192,11 @@ def _fits_table(results: Results) -> str:
 
 
 def _accuracy_figure(results: Results) -> "Figure":
-    panels = [(n_classes, "accuracy") for n_classes in results.classes]
-    panels += [(2, "common_accuracy")] if 2 in results.classes else []
-    figure = new_figure(1.0 + 3.4 * len(panels), 3.9)
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for ax, (n_classes, score) in zip(axes, panels, strict=True):
+    drawn = [(n_classes, "accuracy") for n_classes in results.classes]
+    drawn += [(2, "common_accuracy")] if 2 in results.classes else []
+    figure = new_figure(1.0 + 3.4 * len(drawn), 3.9)
+    axes = panels(figure, len(drawn))
+    for ax, (n_classes, score) in zip(axes, drawn, strict=True):
         for number, model in enumerate(MODELS):
             points = {s: results.at(score, n_classes, s, model) for s in results.levels(n_classes)}
             # Side by side, so that bars do not hide each other.
@@ -211,8 +208,7 @@ def _accuracy_figure(results: Results) -> "Figure":
         ax.set_title(f"L = {n_classes} ({utilities}): {what}", fontsize=10)
         ax.set_xticks(results.levels(n_classes))
         ax.set(xlabel="sparsity (share of pairs held out)", ylabel=score.replace("_", " "))
-    handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False)
+    legend_below(figure, 5)
     return figure
 
 
@@ -233,7 +229,7 @@ def _draw_means(ax: "Axes", points: dict[float, dict[int, float]], number: int, 
 
 def _utilities_figure(results: Results) -> "Figure":
     figure = new_figure(1.0 + 3.4 * len(results.classes), 3.4)
-    axes = figure.subplots(1, len(results.classes), squeeze=False)[0]
+    axes = panels(figure, len(results.classes))
     for ax, n_classes in zip(axes, results.classes, strict=True):
         numbers = results.numbers(n_classes)
         points = {float(d): results.at("accuracy", n_classes, MEDIUM, "ChoiceGP", d) for d in numbers}
@@ -242,5 +238,5 @@ def _utilities_figure(results: Results) -> "Figure":
         ax.set_title(f"L = {n_classes}, sparsity {MEDIUM}", fontsize=10)
         ax.set_xticks(numbers)
         ax.set(xlabel="number of utilities, d", ylabel="accuracy")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    legend_below(figure, 2)
     return figure

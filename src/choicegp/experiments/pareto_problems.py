@@ -33,7 +33,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from choicegp import ChoiceData, ChoiceGP, datasets, metrics, search_embedding
-from choicegp.experiments.experiment import Options, Outcome, Report, Settings, Values
+from choicegp.experiments.experiment import ExperimentOptions, ExperimentReport, Outcome, RunSettings, RunValues
+from choicegp.experiments.markdown import markdown_table, mean_and_sd
+from choicegp.plotting.style import COLOURS, MARKERS, new_figure
 
 TITLE = "DTLZ and ZDT problems: A-mean of ChoiceGP and ChoiceNN on 40,960 sets"
 PROBLEMS = tuple(f"zdt{i}" for i in (1, 2, 3, 4, 6)) + tuple(f"dtlz{i}" for i in range(1, 8))
@@ -42,31 +44,35 @@ REPETITIONS = 5
 N_SETS, SIZE, N_VARIABLES, TEST_SHARE = 40960, 10, 6, 0.1
 _NETWORK = {"batch_size": 256, "max_epochs": 100, "patience": 10}
 _QUICK = {"n_sets": 200, "inducing": 32, "steps": 20, "rounds": 2, "max_epochs": 5}
-_COLOURS = {"ChoiceGP": "#0072B2", "ChoiceNN": "#D55E00"}
-_MARKERS = {"ChoiceGP": "o", "ChoiceNN": "s"}
+_MODELS = ("ChoiceGP", "ChoiceNN")
 
 
-def runs(options: Options) -> list[Settings]:
+def runs(options: ExperimentOptions) -> list[RunSettings]:
     """List the runs: repetition by repetition, ChoiceGP on all problems, then ChoiceNN."""
     n = REPETITIONS if options.repetitions is None else options.repetitions
     problems = ("zdt1", "dtlz2") if options.quick else PROBLEMS
     return [
         _settings(model, problem, options.seed + repetition, quick=options.quick)
         for repetition in range(1 if options.quick and options.repetitions is None else n)
-        for model in ("ChoiceGP", "ChoiceNN")
+        for model in _MODELS
         for problem in problems
     ]
 
 
-def _settings(model: str, problem: str, seed: int, *, quick: bool) -> Settings:
-    own: Settings = {"model": model, "problem": problem, "seed": seed, "n_sets": _QUICK["n_sets"] if quick else N_SETS}
+def _settings(model: str, problem: str, seed: int, *, quick: bool) -> RunSettings:
+    own: RunSettings = {
+        "model": model,
+        "problem": problem,
+        "seed": seed,
+        "n_sets": _QUICK["n_sets"] if quick else N_SETS,
+    }
     if model == "ChoiceGP":
         return own | ({"n_inducing": _QUICK["inducing"], "max_iter": _QUICK["steps"]} if quick else {})
     rounds = _QUICK["rounds"] if quick else 60 if problem in SEARCHED else 10
     return own | _NETWORK | {"rounds": rounds} | ({"max_epochs": _QUICK["max_epochs"]} if quick else {})
 
 
-def run(settings: Settings, data: Path | str | None) -> Values:
+def run(settings: RunSettings, data: Path | str | None) -> RunValues:
     """Fit one model to the training sets of one problem, and look at its test sets."""
     choices = load(settings["problem"], settings["n_sets"], data)
     order = np.random.default_rng(1234 + settings["seed"]).permutation(len(choices))
@@ -74,7 +80,7 @@ def run(settings: Settings, data: Path | str | None) -> Values:
     train, test = choices.take(np.sort(order[n_test:])), choices.take(np.sort(order[:n_test]))
     n_utilities = 2 if settings["problem"].startswith("zdt") else 5
     start = time.perf_counter()
-    model, told = _fitted(settings, train, n_utilities)
+    model, own_values = _fitted(settings, train, n_utilities)
     fitted = time.perf_counter()
     predicted = model.predict(test)
     done = time.perf_counter()
@@ -85,11 +91,11 @@ def run(settings: Settings, data: Path | str | None) -> Values:
         "exact_accuracy": metrics.exact_accuracy(test, predicted),
         "share_chosen": float(np.mean(test.flat_chosen)),  # type: ignore[arg-type]
         "seconds_fitting": fitted - start, "seconds_predicting": done - fitted, "status": result.status,
-    } | told  # fmt: skip
+    } | own_values  # fmt: skip
 
 
-def _fitted(settings: Settings, train: ChoiceData, n_utilities: int) -> tuple[Any, Values]:
-    """Fit the model of the settings; return it with what only it can tell."""
+def _fitted(settings: RunSettings, train: ChoiceData, n_utilities: int) -> tuple[Any, RunValues]:
+    """Fit the model of the settings; return it with what only this model reports."""
     if settings["model"] == "ChoiceGP":
         own = {key: settings[key] for key in ("n_inducing", "max_iter") if key in settings}
         model = ChoiceGP(n_utilities, inference="sparse", random_state=settings["seed"], progress=False, **own)
@@ -136,55 +142,52 @@ def _file_name(problem: str, n_sets: int) -> str:
     return f"{problem}-{n_sets}.npy"
 
 
-def report(outcomes: Sequence[Outcome]) -> Report:
+def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
     """Put both models side by side, problem by problem."""
     frame = pd.DataFrame([outcome.settings | outcome.values | {"took": outcome.seconds} for outcome in outcomes])
     problems = [problem for problem in PROBLEMS if problem in set(frame["problem"])]
-    lines = [
-        "| problem | kept | ChoiceGP A-mean | kept right / rejected right | exact | s | ChoiceNN A-mean "
-        "| kept right / rejected right | exact | rounds | s | splits |",
-        "|---" * 12 + "|",
-    ]
+    own = ("A-mean", "kept right / rejected right", "exact")
+    head = (
+        "problem",
+        "kept",
+        *(f"ChoiceGP {own[0]}", *own[1:], "s"),
+        *(f"ChoiceNN {own[0]}", *own[1:], "rounds", "s"),
+        "splits",
+    )
+    rows = []
     for problem in problems:
-        own = frame[frame["problem"] == problem]
-        gp, network = (own[own["model"] == model] for model in ("ChoiceGP", "ChoiceNN"))
+        here = frame[frame["problem"] == problem]
+        gp, network = (here[here["model"] == model] for model in _MODELS)
         rounds = "" if network.empty else f"{network['rounds'].iloc[0]:.0f}"
         splits = f"{len(gp)} / {len(network)}"
-        lines.append(
-            f"| {problem.upper()} | {own['share_chosen'].mean():.2f} | {_cells(gp)} | {_cells(network, rounds)} "
-            f"| {splits} |"
+        rows.append(
+            (problem.upper(), f"{here['share_chosen'].mean():.2f}", *_cells(gp), *_cells(network, rounds), splits)
         )
     sizes = sorted(set(frame["n_sets"]))
     text = [
-        f"Sets of ten objects, {', '.join(f'{n:,}' for n in sizes)} in all; a tenth of them is the test. Mean ± "
-        "standard deviation over splits, where there are several. The paper shows its A-means in a figure without "
-        "numbers.",
-        "\n".join(lines),
+        f"There are {', '.join(f'{n:,}' for n in sizes)} sets of ten objects, of which a tenth is for the test. Values "
+        "are mean ± standard deviation over splits, where there are several. The paper shows its A-means in a figure "
+        "without numbers.",
+        markdown_table(head, rows),
         _verdict(frame, problems),
     ]
-    return Report("\n\n".join(text) + "\n", {"pareto-a-mean": _figure(frame, problems)})
+    return ExperimentReport("\n\n".join(text) + "\n", {"pareto-a-mean": _figure(frame, problems)})
 
 
-def _cells(rows: pd.DataFrame, rounds: str | None = None) -> str:
-    own = [] if rounds is None else [rounds]
+def _cells(rows: pd.DataFrame, *rounds: str) -> list[str]:
     if rows.empty:
-        return " | ".join([""] * (4 + len(own)))
+        return [""] * (4 + len(rounds))
     rates = f"{rows['tpr'].mean():.3f} / {rows['tnr'].mean():.3f}"
     exact, seconds = f"{rows['exact_accuracy'].mean():.3f}", f"{rows['seconds_fitting'].mean():.0f}"
-    return " | ".join([_spread(rows["a_mean"]), rates, exact, *own, seconds])
-
-
-def _spread(values: pd.Series) -> str:
-    mean = f"{values.mean():.4f}"
-    return f"{mean} ± {values.std(ddof=1):.4f}" if len(values) > 1 else mean
+    return [mean_and_sd(rows["a_mean"], 4), rates, exact, *rounds, seconds]
 
 
 def _verdict(frame: pd.DataFrame, problems: Sequence[str]) -> str:
     """Say on how many problems ChoiceGP is above ChoiceNN, on the splits that both have seen."""
     table = frame.pivot_table(index=["problem", "seed"], columns="model", values="a_mean")
-    table = table.dropna() if {"ChoiceGP", "ChoiceNN"} <= set(table.columns) else table.iloc[:0]
+    table = table.dropna() if set(_MODELS) <= set(table.columns) else table.iloc[:0]
     if table.empty:
-        return "No split has been seen by both models: nothing is compared."
+        return "The models have no split in common yet, so they cannot be compared."
     n_splits = table.groupby("problem").size()
     means = table.groupby("problem").mean()
     both = means.loc[[problem for problem in problems if problem in means.index]]
@@ -200,12 +203,12 @@ def _verdict(frame: pd.DataFrame, problems: Sequence[str]) -> str:
 
 
 def _figure(frame: pd.DataFrame, problems: Sequence[str]) -> Figure:
-    figure = Figure(figsize=(9.0, 3.8), dpi=140, layout="constrained")
+    figure = new_figure(9.0, 3.8)
     ax = figure.subplots()
-    for shift, (model, colour) in zip((-0.12, 0.12), _COLOURS.items(), strict=True):
+    for shift, model, colour, marker in zip((-0.12, 0.12), _MODELS, COLOURS, MARKERS, strict=False):
         own = frame[frame["model"] == model]
         place = [problems.index(problem) + shift for problem in own["problem"]]
-        ax.plot(place, own["a_mean"], _MARKERS[model], color=colour, label=model, markersize=6, alpha=0.8)
+        ax.plot(place, own["a_mean"], marker, color=colour, label=model, markersize=6, alpha=0.8)
     ax.set_xticks(range(len(problems)), [problem.upper() for problem in problems])
     ax.set_ylabel("A-mean on test sets")
     ax.set_xlim(-0.5, len(problems) - 0.5)

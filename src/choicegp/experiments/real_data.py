@@ -39,8 +39,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from choicegp import ChoiceData, ChoiceGP, GeneralPreferenceGP, PairGP, PreferenceGP, datasets, select_n_utilities
-from choicegp.experiments.experiment import Options, Settings, Values
+from choicegp import ChoiceData, ChoiceGP, datasets, select_n_utilities
+from choicegp.experiments.experiment import ExperimentOptions, RunSettings, RunValues
+from choicegp.experiments.pairs import PREFERENCES, chosen_objects, common_accuracy, decided
 from choicegp.experiments.real_data_paper import N_OBJECTS, RULES
 from choicegp.experiments.real_data_report import report
 
@@ -61,13 +62,12 @@ CHOICES: dict[str, dict[str, Any]] = {
     "ChoiceGP": {"n_utilities": 3},
     "ChoiceGP, effects": {"n_utilities": 3, "object_effects": True},
 }
-PREFERENCES: dict[str, type] = {"PGP": PreferenceGP, "GPGP": GeneralPreferenceGP, "PairGP": PairGP}
 FITS = [(model, "none") for model in CHOICES] + [(model, rule) for model in PREFERENCES for rule in RULES]
 # What makes a fit short; not among the settings of the full experiment, whose fits have their default options.
 LIMITS = ("max_iter", "n_restarts")
 
 
-class Pairs(NamedTuple):
+class PairSplit(NamedTuple):
     """All pairs of a table's objects, in the order of the split: training pairs come first."""
 
     table: datasets.ObjectTable
@@ -80,16 +80,16 @@ class Pairs(NamedTuple):
         return self.choices.take(range(self.n_train))
 
 
-def runs(options: Options) -> list[Settings]:
+def runs(options: ExperimentOptions) -> list[RunSettings]:
     """List the fits of every repetition, and after those of the first the searches for the number of utilities."""
-    size: Settings = {"n_objects": N_OBJECTS}
+    size: RunSettings = {"n_objects": N_OBJECTS}
     tables, fits, most, repetitions = list(TABLES), FITS, 5, 5
     searches = tables
     if options.quick:
         size = {"n_objects": 12, "max_iter": 30, "n_restarts": 1}
         tables, searches, most, repetitions = ["slump", "vehicle"], ["slump"], 3, 2
         fits = [fit for fit in FITS if fit[0] != "ChoiceGP, effects"]
-    planned: list[Settings] = []
+    planned: list[RunSettings] = []
     for repetition in range(repetitions if options.repetitions is None else options.repetitions):
         common = {"repetition": repetition, "seed": options.seed + repetition, **size}
         planned += [
@@ -102,83 +102,79 @@ def runs(options: Options) -> list[Settings]:
     return planned
 
 
-def run(settings: Settings, data: Folder = None) -> Values:
+def run(settings: RunSettings, data: Folder = None) -> RunValues:
     """Fit one model to the training pairs of one repetition and score it on the others, or search for d."""
     pairs = drawn(settings, data)
-    limits = {name: settings[name] for name in LIMITS if name in settings}
     if settings["part"] == "utilities":
-        return searched(pairs, settings["max_utilities"], random_state=settings["seed"], **limits)
-    scored = chosen if settings["model"] in CHOICES else preferred
+        return searched(pairs, settings["max_utilities"], **_options(settings))
+    scored = _scored_choices if settings["model"] in CHOICES else _scored_preferences
     test = pairs.choices.take(range(pairs.n_train, len(pairs.choices)))
-    comparable = test[np.array([len(rows) == 1 for rows in kept(test)])]
-    counts = {
-        "n_drawn": len(pairs.table), "n_train": pairs.n_train, "n_test": len(test), "n_comparable": len(comparable)
-    }  # fmt: skip
-    return counts | scored(pairs, test, comparable, settings, limits)
+    comparable = decided(test)
+    return {
+        "n_drawn": len(pairs.table), "n_train": pairs.n_train, "n_test": len(test),
+        "n_comparable": 0 if comparable is None else len(comparable),
+    } | scored(pairs, test, comparable, settings)  # fmt: skip
 
 
-def drawn(settings: Settings, data: Folder) -> Pairs:
+def drawn(settings: RunSettings, data: Folder) -> PairSplit:
     """Draw the objects and shuffle their pairs; the same seed gives all models the same split."""
     n, seed = settings["n_objects"], settings["seed"]
     rng = np.random.default_rng(seed)
     whole = TABLES[settings["table"]](data, n, seed)
     table = whole.take(np.sort(rng.permutation(len(whole))[:n]))
     pairs = rng.permutation(datasets.all_pairs(len(table)))
-    return Pairs(table, table.choices(pairs), round(TRAINING_SHARE * len(pairs)))
+    return PairSplit(table, table.choices(pairs), round(TRAINING_SHARE * len(pairs)))
 
 
-def kept(data: ChoiceData) -> tuple[np.ndarray, ...]:
-    """Return what was chosen from each set."""
-    assert data.chosen is not None
-    return data.chosen
+def _options(settings: RunSettings) -> dict[str, Any]:
+    limits = {name: settings[name] for name in LIMITS if name in settings}
+    return {"progress": False, "random_state": settings["seed"], **limits}
 
 
-def chosen(pairs: Pairs, test: ChoiceData, comparable: ChoiceData, settings: Settings, limits: Settings) -> Values:
+def _scored_choices(
+    pairs: PairSplit, test: ChoiceData, comparable: ChoiceData | None, settings: RunSettings
+) -> RunValues:
     """Fit and score a model of choices."""
-    model = ChoiceGP(**CHOICES[settings["model"]], **limits, progress=False, random_state=settings["seed"])
-    model.fit(pairs.train)
-    found = [
-        probability[rows == own[0]][0] > probability[rows != own[0]][0]
-        for probability, rows, own in zip(
-            model.predict_proba(comparable) if len(comparable) else [], comparable.shown, kept(comparable), strict=True
-        )
-    ]
+    model = ChoiceGP(**CHOICES[settings["model"]], **_options(settings)).fit(pairs.train)
     return {
-        "accuracy": model.score(test), "common_accuracy": float(np.mean(found)) if found else None,
+        "accuracy": model.score(test),
+        "common_accuracy": None if comparable is None else common_accuracy(model, comparable),
         "objective": model.elbo_, "status": model.fit_result_.status,
     }  # fmt: skip
 
 
-def preferred(pairs: Pairs, test: ChoiceData, comparable: ChoiceData, settings: Settings, limits: Settings) -> Values:
+def _scored_preferences(
+    pairs: PairSplit, test: ChoiceData, comparable: ChoiceData | None, settings: RunSettings
+) -> RunValues:
     """Fit and score a model of preferences, on labels made by a rule."""
     rule, outputs = settings["rule"], pairs.table.U
     labels = tossed(pairs, settings["seed"]) if rule == "random" else pairs.choices
-    model = PREFERENCES[settings["model"]](conflicts=rule, **limits, progress=False, random_state=settings["seed"])
+    model = PREFERENCES[settings["model"]](conflicts=rule, **_options(settings))
     is_train = np.arange(len(labels)) < pairs.n_train
     model.fit(labels[is_train], outputs=outputs)
     values = {
         "accuracy": model.score(labels[~is_train], outputs=outputs),
-        "common_accuracy": model.score(comparable, outputs=outputs) if len(comparable) else None,
+        "common_accuracy": None if comparable is None else model.score(comparable, outputs=outputs),
         "objective": model.log_evidence_, "status": model.fit_result_.status,
     }  # fmt: skip
     return values | {"majority_accuracy": model.set_params(conflicts="majority").score(test, outputs=outputs)}
 
 
-def tossed(pairs: Pairs, seed: int) -> ChoiceData:
+def tossed(pairs: PairSplit, seed: int) -> ChoiceData:
     """Keep of two chosen objects one, by a fair coin."""
     choices = pairs.choices
     heads = np.random.default_rng([seed, 1]).random(len(choices)) < 0.5
     winners = [
         rows if len(rows) == 1 else rows[[0]] if head else rows[[1]]
-        for rows, head in zip(kept(choices), heads, strict=True)
+        for rows, head in zip(chosen_objects(choices), heads, strict=True)
     ]
     return ChoiceData.from_sets(pairs.table.X, choices.shown, winners)
 
 
-def searched(pairs: Pairs, most: int, **options: Any) -> Values:
+def searched(pairs: PairSplit, most: int, **options: Any) -> RunValues:
     """Search for the number of utilities; numbers that the search did not come to have no values."""
-    found = select_n_utilities(pairs.train, most, progress=False, **options)
-    values: Values = {"n_utilities": found.n_utilities, "reason": found.reason, "n_train": pairs.n_train}
+    found = select_n_utilities(pairs.train, most, **options)
+    values: RunValues = {"n_utilities": found.n_utilities, "reason": found.reason, "n_train": pairs.n_train}
     for column in ("elpd", "se", "difference", "difference_se", "doubtful"):
         values |= {f"{column}_{d}": value for d, value in found.table[column].to_dict().items()}
     return values

@@ -7,83 +7,48 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.experiments.hierarchical import (
+from choicegp.experiments.bayesian_tests import (
     ROPE,
     HierarchicalTest,
     Probabilities,
     correlated_t_test,
     hierarchical_test,
 )
-from choicegp.experiments.real_data_paper import NAMES, PREFERENCES
+from choicegp.experiments.pairs import PREFERENCES
+from choicegp.experiments.real_data_paper import NAMES
 
 SCORES = {"accuracy": "accuracy", "common_accuracy": "common accuracy"}
 _LEAST = 2  # repetitions of a table, and tables of a test
 
 
 class Comparison(NamedTuple):
-    """ChoiceGP against one preference model.
+    """ChoiceGP against one preference model."""
 
-    Attributes
-    ----------
-    score : str
-        Which one, as in `SCORES`.
-    baseline : str
-    tables : list of str
-    differences : list of ndarray
-        ChoiceGP's score less that of the other, of each table: one per repetition that both were run in.
-    rho : float
-        Correlation of the differences: the share of the pairs that are test pairs.
-    test : HierarchicalTest
-        Its right is where ChoiceGP is better.
-    """
-
-    score: str
+    score: str  # a key of `SCORES`
     baseline: str
     tables: list[str]
-    differences: list[NDArray[np.float64]]
-    rho: float
-    test: HierarchicalTest
+    differences: list[NDArray[np.float64]]  # ChoiceGP's score less the other's, by table: of the repetitions of both
+    rho: float  # correlation of the differences: the share of the pairs that are test pairs
+    test: HierarchicalTest  # its right is where ChoiceGP is better
 
 
 class TableTest(NamedTuple):
-    """ChoiceGP against one preference model on one table.
-
-    Attributes
-    ----------
-    table, baseline : str
-    mean, sd : float
-        Of the differences.
-    t_test : Probabilities
-        By the correlated t-test.
-    baycomp : Probabilities or None
-        The same test as baycomp computes it, where that is installed.
-    hierarchical : Probabilities
-        By the hierarchical test, in view of the other tables.
-    """
+    """ChoiceGP against one preference model on one table."""
 
     table: str
     baseline: str
-    mean: float
+    mean: float  # of the differences
     sd: float
-    t_test: Probabilities
-    baycomp: Probabilities | None
-    hierarchical: Probabilities
+    t_test: Probabilities  # by the correlated t-test
+    baycomp: Probabilities | None  # the same test as baycomp computes it, where that is installed
+    hierarchical: Probabilities  # by the hierarchical test, in view of the other tables
 
 
 def compared(fits: pd.DataFrame, score: str) -> list[Comparison]:
-    """Test ChoiceGP against every preference model with the majority rule.
+    """Test ChoiceGP against every preference model with the majority rule, by a key of `SCORES`.
 
-    Parameters
-    ----------
-    fits : DataFrame
-        A row per fit: settings and values.
-    score : str
-        A key of `SCORES`.
-
-    Returns
-    -------
-    list of Comparison
-        Of the preference models that have at least two tables with at least two repetitions.
+    Preference models need two tables or more with two repetitions or more. The table ``fits`` has a row for each fit,
+    with its settings and values.
     """
     rho = float((fits["n_test"] / (fits["n_train"] + fits["n_test"])).mean())
     ours = _by_repetition(fits, "ChoiceGP", "none", score)
@@ -121,17 +86,7 @@ def by_baycomp(differences: NDArray[np.float64], rho: float) -> Probabilities | 
 
 
 def table_by_table(comparisons: Sequence[Comparison]) -> list[TableTest]:
-    """Return what the differences on every single table say.
-
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-
-    Returns
-    -------
-    list of TableTest
-        Of every comparison, one per table.
-    """
+    """Return what the differences on every single table say, one comparison after the other."""
     return [
         TableTest(
             table, c.baseline, float(own.mean()), float(own.std(ddof=1)),

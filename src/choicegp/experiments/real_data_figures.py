@@ -10,25 +10,16 @@ from matplotlib.figure import Figure
 
 from choicegp.experiments.real_data_comparisons import Comparison
 from choicegp.experiments.real_data_paper import LOO, NAMES
+from choicegp.plotting.style import COLOURS, legend_below, new_figure, panels
 
-_BLUE, _ORANGE = "#0072B2", "#D55E00"  # of Okabe and Ito's colours, told apart by the colour-blind
 _TOP = np.sqrt(0.75)
 _CORNERS = np.array([[0.0, 0.0], [0.5, _TOP], [1.0, 0.0]])  # left, rope, right
 
 
 def draw_simplices(comparisons: Sequence[Comparison]) -> Figure:
-    """Draw the posterior draws of every comparison in its simplex.
-
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-
-    Returns
-    -------
-    Figure
-    """
-    figure = Figure(figsize=(3.9 * len(comparisons), 3.9), layout="constrained")
-    for ax, comparison in zip(figure.subplots(1, len(comparisons), squeeze=False)[0], comparisons, strict=True):
+    """Draw the posterior draws of every comparison in its simplex."""
+    figure = new_figure(3.9 * len(comparisons), 3.9)
+    for ax, comparison in zip(panels(figure, len(comparisons)), comparisons, strict=True):
         _draw_simplex(ax, comparison)
     figure.suptitle("Which is better on a new table? Posterior draws, darker where there are more, and their shares")
     return figure
@@ -44,7 +35,7 @@ def _draw_simplex(ax: Axes, comparison: Comparison) -> None:
     ax.plot(*outline.T, color="0.2", linewidth=1.2, zorder=2)
     centre = _CORNERS.mean(axis=0)
     for i in range(3):  # where two regions are equally probable, and the third is less so
-        ax.plot(*np.vstack([centre, (_CORNERS[i - 1] + _CORNERS[i]) / 2]).T, color=_ORANGE, linewidth=1.0, zorder=3)
+        ax.plot(*np.vstack([centre, (_CORNERS[i - 1] + _CORNERS[i]) / 2]).T, color=COLOURS[1], linewidth=1.0, zorder=3)
     left, rope, right = (f"{share:.3f}" for share in comparison.test.shares)
     label: dict[str, Any] = {"ha": "center", "fontsize": 10}
     ax.text(0.0, -0.04, f"{comparison.baseline}\nbetter\n{left}", va="top", **label)
@@ -58,26 +49,14 @@ def _draw_simplex(ax: Axes, comparison: Comparison) -> None:
 def draw_loo(searches: pd.DataFrame) -> Figure:
     """Draw the leave-one-out score of every table against the number of utilities, beside the paper's.
 
-    Parameters
-    ----------
-    searches : DataFrame
-        A row per table, its index: ``n_utilities`` that was chosen, and ``elpd_1``, ``se_1``, ``difference_se_1`` and
-        so on.
-
-    Returns
-    -------
-    Figure
+    The index of ``searches`` names the tables; its columns are ``n_utilities``, which was chosen, ``elpd_1``, ``se_1``,
+    ``difference_se_1`` and so on.
     """
     columns = min(3, len(searches))
-    rows = -(-len(searches) // columns)
-    figure = Figure(figsize=(max(5.0, 3.6 * columns), 1.0 + 2.8 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for ax, (table, search) in zip(grid, searches.iterrows(), strict=False):
+    figure = new_figure(max(5.0, 3.6 * columns), 1.0 + 2.8 * -(-len(searches) // columns))
+    for ax, (table, search) in zip(panels(figure, len(searches), columns), searches.iterrows(), strict=True):
         _draw_scores(ax, str(table), search)
-    for ax in grid[len(searches) :]:
-        ax.remove()
-    keys = {label: handle for ax in figure.axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(list(keys.values()), list(keys), loc="outside lower center", ncols=min(2, columns), frameon=False)
+    legend_below(figure, min(2, columns))
     return figure
 
 
@@ -90,7 +69,7 @@ def _draw_scores(ax: Axes, table: str, search: pd.Series) -> None:
     places = np.array(numbers)[drawn]
     ax.errorbar(places, elpd[drawn], se[drawn], color="0.6", capsize=3.0, zorder=1, label="ours, with standard error")
     ax.errorbar(
-        places, elpd[drawn], paired[drawn], color=_BLUE, linestyle="", marker="o", linewidth=2.5, zorder=2,
+        places, elpd[drawn], paired[drawn], color=COLOURS[0], linestyle="", marker="o", linewidth=2.5, zorder=2,
         label="with standard error of the difference to the best",
     )  # fmt: skip
     chosen = int(search["n_utilities"])
@@ -100,7 +79,7 @@ def _draw_scores(ax: Axes, table: str, search: pd.Series) -> None:
             markeredgewidth=1.5, label="chosen",
         )  # fmt: skip
     published = range(2, 1 + len(LOO[table]))
-    ax.plot(published, LOO[table][1:], "s--", color=_ORANGE, markersize=5, label="the paper's PSIS-LOO")
+    ax.plot(published, LOO[table][1:], "s--", color=COLOURS[1], markersize=5, label="the paper's PSIS-LOO")
     ax.set_xticks(range(2, 1 + len(LOO[table])))
     ax.margins(0.1, 0.12)
     ax.set(xlabel="number of utilities d", ylabel="expected log score")

@@ -1,7 +1,9 @@
 """Tables, models and rules of the experiment on real data, and what the paper reports about them."""
 
+from choicegp.experiments.pairs import PREFERENCES
+
 NAMES = {"am": "AM", "edm": "EDM", "jura": "Jura", "slump": "Slump", "vehicle": "Vehicle"}
-PREFERENCES = ("PGP", "GPGP", "PairGP")
+
 MODELS = ("ChoiceGP", "ChoiceGP, effects", *PREFERENCES)
 RULES = ("majority", "random")
 N_OBJECTS = 50
@@ -28,10 +30,6 @@ LOO = {
 
 def accuracy(table: str, model: str, rule: str) -> float | None:
     """Return the paper's accuracy of a model, None where it has none; ChoiceGP needs no rule.
-
-    Parameters
-    ----------
-    table, model, rule : str
 
     Examples
     --------

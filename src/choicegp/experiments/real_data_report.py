@@ -1,32 +1,25 @@
 """What the runs of the experiment on real data say, beside the paper's values."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from choicegp.experiments import real_data_paper as paper
-from choicegp.experiments.experiment import Outcome, Report
-from choicegp.experiments.hierarchical import ROPE, Probabilities
+from choicegp.experiments.bayesian_tests import ROPE, Probabilities
+from choicegp.experiments.experiment import ExperimentReport, Outcome
+from choicegp.experiments.markdown import markdown_table, mean_and_sd
+from choicegp.experiments.pairs import PREFERENCES
 from choicegp.experiments.real_data_comparisons import SCORES, Comparison, compared, table_by_table
 from choicegp.experiments.real_data_figures import draw_loo, draw_simplices
-from choicegp.experiments.real_data_paper import MODELS, NAMES, PREFERENCES
+from choicegp.experiments.real_data_paper import MODELS, NAMES
 
-_QUICK = "**A quick version on a part of the objects: its values say nothing about the paper's.**"
+_QUICK = "**This is a quick version with fewer objects: its values cannot be compared with the paper's.**"
 
 
-def report(outcomes: Sequence[Outcome]) -> Report:
-    """Write tables and draw figures of the runs that are done.
-
-    Parameters
-    ----------
-    outcomes : sequence of Outcome
-
-    Returns
-    -------
-    Report
-    """
+def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
+    """Write tables and draw figures of the runs that are done."""
     frame = pd.DataFrame([{**outcome.settings, **outcome.values} for outcome in outcomes], columns=_columns(outcomes))
     fits, searches = frame[frame["part"] == "accuracy"], frame[frame["part"] == "utilities"]
     sections = [_QUICK] if len(frame) and frame["n_objects"].max() < paper.N_OBJECTS else []
@@ -42,25 +35,13 @@ def report(outcomes: Sequence[Outcome]) -> Report:
         searches = searches.loc[[name for name in NAMES if name in searches.index]]
         sections.append(_utilities(searches))
         figures["real-data-loo"] = draw_loo(searches)
-    return Report("\n\n".join(section for section in sections if section) + "\n", figures)
+    return ExperimentReport("\n\n".join(section for section in sections if section) + "\n", figures)
 
 
 def _columns(outcomes: Sequence[Outcome]) -> list[str]:
     """Return all settings and values that occur, and those that a table needs though no run may have it."""
     known = dict.fromkeys(name for outcome in outcomes for name in (*outcome.settings, *outcome.values))
     return [*(known | dict.fromkeys(("part", "majority_accuracy", "common_accuracy")))]
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
-
-
-def _spread(values: pd.Series) -> str:
-    """Write mean and standard deviation; one value has none."""
-    if len(values) < 2:
-        return f"{values.mean():.3f}" if len(values) else "–"
-    return f"{values.mean():.3f} ± {values.std(ddof=1):.3f}"
 
 
 def _beside(text: str, published: float | None) -> str:
@@ -89,9 +70,9 @@ def _what_was_run(fits: pd.DataFrame) -> str:
     drawn = fits.groupby("table")["n_drawn"].max()
     objects = ", ".join(f"{int(drawn[name])} of {NAMES[name]}" for name in _tables(fits))
     text = (
-        f"All pairs of some objects ({objects}), {repetitions} with the same splits for all models. Below: mean ± "
-        "standard deviation over repetitions of the share of test pairs that are predicted right, the paper's value "
-        "in brackets."
+        f"The data are all pairs of some objects ({objects}), with the same splits for all models; {repetitions}. The "
+        "tables show the share of test pairs that are predicted correctly, as mean ± standard deviation over "
+        "repetitions, with the paper's value in brackets."
     )
     unfinished = int((fits["status"] != "converged").sum())
     return f"{text} {unfinished} of {len(fits)} fits did not converge within their limits." if unfinished else text
@@ -103,7 +84,7 @@ def _majority(fits: pd.DataFrame) -> str:
         [
             NAMES[table],
             *(
-                _beside(_spread(_scores(fits, table, model, "majority")), paper.accuracy(table, model, "majority"))
+                _beside(mean_and_sd(_scores(fits, table, model, "majority")), paper.accuracy(table, model, "majority"))
                 for model in models
             ),
             _always_both(fits, table),
@@ -112,12 +93,12 @@ def _majority(fits: pd.DataFrame) -> str:
     ]
     return "\n\n".join([
         "### Accuracy, majority rule",
-        "ChoiceGP says which of two objects are kept, one of three answers. The preference models say which one is "
-        "better, one of two answers; pairs of which both are kept are labelled by the majority of the true outputs. "
-        "These are not the same task. The paper's EDM is probably another table than ours; its objects of Jura and "
-        "Slump and its designs of Vehicle are not known. Always both: the accuracy, in ChoiceGP's task, of always "
-        "answering that both are kept.",
-        _markdown(("table", *models, "always both"), rows),
+        "ChoiceGP predicts which of two objects are kept, one of three answers. The preference models predict which "
+        "one is better, one of two answers; pairs from which both are kept are labelled by the majority of the true "
+        "outputs. These are two different tasks. The paper's EDM is probably not the same table as ours; its "
+        "objects of Jura and Slump and its designs of Vehicle are not known. Always both: the accuracy in "
+        "ChoiceGP's task of always answering that both are kept.",
+        markdown_table(("table", *models, "always both"), rows),
         _against_the_paper(fits),
     ])  # fmt: skip
 
@@ -138,7 +119,7 @@ def _against_the_paper(fits: pd.DataFrame) -> str:
         for model, gap in gaps.items()
         if gap.notna().any()
     )
-    text = f"Ours less the paper's, mean over tables (least to most): {told}."
+    text = f"Our accuracy minus the paper's, mean over tables (minimum to maximum): {told}."
     whole = ours.dropna().index
     if len(whole) == 0:
         return text
@@ -146,7 +127,7 @@ def _against_the_paper(fits: pd.DataFrame) -> str:
         [str(t) for t in whole if of.loc[t, "ChoiceGP"] > of.loc[t, [*PREFERENCES]].max()] for of in (ours, theirs)
     )
     return (
-        f"{text} ChoiceGP's accuracy is above that of every preference model on {len(best)} of {len(whole)} tables"
+        f"{text} ChoiceGP is more accurate than every preference model on {len(best)} of {len(whole)} tables"
         f"{_within(best)}, in the paper on {len(published)}{_within(published)}."
     )
 
@@ -166,35 +147,35 @@ def _coin(fits: pd.DataFrame) -> str:
         published = [paper.accuracy(table, model, "random") or 0.0 for model in PREFERENCES]
         above += [table] if min(published) > ceiling else []
         on_coins = [
-            _beside(_spread(_scores(tossed, table, m, "random")), p)
+            _beside(mean_and_sd(_scores(tossed, table, m, "random")), p)
             for m, p in zip(PREFERENCES, published, strict=True)
         ]
-        on_votes = [_spread(_scores(tossed, table, m, "random", "majority_accuracy")) for m in PREFERENCES]
+        on_votes = [mean_and_sd(_scores(tossed, table, m, "random", "majority_accuracy")) for m in PREFERENCES]
         rows.append([NAMES[table], f"{ceiling:.3f}", *on_coins, *on_votes])
     head = ("table", "ceiling", *PREFERENCES, *(f"{model}, majority labels" for model in PREFERENCES))
     return "\n\n".join([
         "### Accuracy, coin rule",
-        "Pairs of which both objects are kept are decided by a fair coin, in training and in test. No model's expected "
-        "accuracy is above the ceiling, since nobody can foresee a coin. The last columns score the same models on the "
-        "majority's labels.",
-        _markdown(head, rows),
+        "Pairs from which both objects are kept are decided by a fair coin, in training and in test. Since no model "
+        "can predict a coin, no expected accuracy exceeds the ceiling. The last columns score the same models on "
+        "the labels of the majority rule.",
+        markdown_table(head, rows),
         f"The paper's values are above the ceiling for all three models on {len(above)} of {len(rows)} tables"
-        f"{_within(above)}{': there it must have scored otherwise' if above else ''}.",
+        f"{_within(above)}{': it must have scored these otherwise' if above else ''}.",
     ])  # fmt: skip
 
 
 def _common(fits: pd.DataFrame) -> str:
     models = [model for model in MODELS if (fits["model"] == model).any()]
     rows = [
-        [NAMES[table], *(_spread(_scores(fits, table, model, "majority", "common_accuracy")) for model in models)]
+        [NAMES[table], *(mean_and_sd(_scores(fits, table, model, "majority", "common_accuracy")) for model in models)]
         for table in _tables(fits)
     ]
     return "\n\n".join([
         "### Common accuracy",
-        "What all models can be asked: who wins a test pair of which one object was kept. For ChoiceGP that is the "
-        "object that is more probably kept; preference models have learned by the majority rule. The paper does not "
-        "have it.",
-        _markdown(("table", *models), rows),
+        "All models can predict the winner of a test pair from which one object was kept. For ChoiceGP, the winner is "
+        "the object that is more probably kept; the preference models learned with the majority rule. The paper does "
+        "not report this score.",
+        markdown_table(("table", *models), rows),
     ])  # fmt: skip
 
 
@@ -207,7 +188,7 @@ def _triple(probabilities: Probabilities | None) -> str:
 def _tests(comparisons: Sequence[Comparison]) -> str:
     heading = "### Which model is better?"
     if not comparisons:
-        return f"{heading}\n\nThe test needs two tables with two repetitions each, of ChoiceGP and a preference model."
+        return f"{heading}\n\nThe test needs two repetitions of ChoiceGP and a preference model on two tables."
     rows = [
         (
             SCORES[c.score], c.baseline, len(c.tables), f"{np.mean([own.mean() for own in c.differences]):+.3f}",
@@ -225,14 +206,14 @@ def _tests(comparisons: Sequence[Comparison]) -> str:
     sure = [c.baseline for c in accuracy if c.test.shares.right > 0.95]
     return "\n\n".join([
         heading,
-        f"The Bayesian hierarchical test (rope {ROPE}, correlation {comparisons[0].rho:.2f}, majority rule). P is the "
-        "share of posterior draws in which it is the most probable that on a new table ChoiceGP is better, practically "
-        "equal or worse; the next column is how probable that is on average. Accuracies compare a three-way task with "
-        "a two-way one, as in the paper; common accuracies compare the same task.",
-        _markdown(head, rows),
+        f"The Bayesian hierarchical test (rope {ROPE}, correlation {comparisons[0].rho:.2f}, majority rule). P is "
+        "the share of posterior draws in which, on a new table, ChoiceGP is most probably better, practically equal "
+        "or worse; the next column gives the average probabilities. Accuracies compare a three-way task with a "
+        "two-way one, as in the paper; common accuracies compare the same task.",
+        markdown_table(head, rows),
         f"ChoiceGP's accuracy is better in most draws against {', '.join(most) or 'none of them'}, and in more than "
-        f"95% of them against {', '.join(sure) or 'none'}. The paper shows the draws in a figure and says that the "
-        "vast majority is where ChoiceGP is better, against all three.",
+        f"95% of them against {', '.join(sure) or 'none'}. The paper shows the draws in a figure and states that "
+        "ChoiceGP is better in the vast majority of them, against all three.",
         _single_tables(accuracy),
     ])  # fmt: skip
 
@@ -249,10 +230,10 @@ def _single_tables(comparisons: Sequence[Comparison]) -> str:
     head = ("table", "ChoiceGP against", "difference of accuracy", "correlated t-test", "the same by baycomp",
             "hierarchical test")  # fmt: skip
     return "\n\n".join([
-        "Table by table, P(better) / P(rope) / P(worse) of the mean difference. The hierarchical test draws tables "
+        "Table by table: P(better) / P(rope) / P(worse) of the mean difference. The hierarchical test pulls the tables "
         "towards each other."
-        + (' For the check: pip install "choicegp[comparison]".' if any(row.baycomp is None for row in tests) else ""),
-        _markdown(head, rows),
+        + (' To add baycomp: pip install "choicegp[comparison]".' if any(row.baycomp is None for row in tests) else ""),
+        markdown_table(head, rows),
     ])  # fmt: skip
 
 
@@ -282,13 +263,13 @@ def _utilities(searches: pd.DataFrame) -> str:
     taken = [str(table) for table, d in searches["n_utilities"].items() if d == 3]
     return "\n\n".join([
         "### How many utilities?",
-        "Expected log score of a left-out pair, summed over the training pairs of one repetition, ± standard error; in "
-        "brackets the paper's PSIS-LOO, of its own pairs. Ours is leave-one-out by cavities with refits, and why a "
-        "number was chosen is said below; the paper takes the one with the best score. The tables have three outputs. "
-        "With one utility the floor of the likelihood sets the score.",
-        _markdown(("table", *numbers, "chosen"), scores),
+        "Expected log score of a left-out pair, summed over the training pairs of one repetition, ± standard error; "
+        "the paper's PSIS-LOO, for its own pairs, is in brackets. We use leave-one-out by cavities with refits, and "
+        "give the reason for each choice below; the paper chooses the best score. The tables have three outputs. "
+        "With one utility, the floor of the likelihood determines the score.",
+        markdown_table(("table", *numbers, "chosen"), scores),
         "Difference to the best ± standard error of that difference:",
-        _markdown(("table", *numbers), gaps),
+        markdown_table(("table", *numbers), gaps),
         f"Three utilities have the best score on {len(three)} of {len(searches)} tables{_within(three)} and are chosen "
         f"on {len(taken)}{_within(taken)}; in the paper on all.",
         "\n".join(notes),

@@ -19,17 +19,7 @@ EXPERIMENTS = {
 
 
 def module_name(name: str) -> str:
-    """Return the full name of an experiment's module.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``"real-data"``.
-
-    Returns
-    -------
-    str
-    """
+    """Return the full name of an experiment's module."""
     if name not in EXPERIMENTS:
         raise ChoiceGPError(f"there is no experiment {name!r}: use one of {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]

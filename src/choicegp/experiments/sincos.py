@@ -17,7 +17,7 @@ band in these units (the truth has standard deviation 0.7), both averaged over t
 
 Leave-one-out.  ``select_n_utilities`` with 1 to 4 utilities, a forward search that ends after two numbers in a row that
 are clearly worse; expected log scores (elpd) by cavities with selective refits.  The same models are also scored by the
-paper's PSIS; where more than a few sets have a Pareto k above 0.7 its value cannot be trusted, so that share is told.
+paper's PSIS.  Where more than a few sets have a Pareto k above 0.7 its value cannot be trusted: that share is reported.
 The paper's values are for its own random inputs and sets: compare the choice and the order of magnitude, not digits.
 """
 
@@ -33,15 +33,16 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from choicegp import ChoiceData, ChoiceGP, datasets, select_n_utilities
-from choicegp.experiments.experiment import Options, Outcome, Report, Settings, Values
-from choicegp.experiments.presentation import COLOURS, LINES, MARKERS, markdown_table, new_figure
+from choicegp.experiments.experiment import ExperimentOptions, ExperimentReport, Outcome, RunSettings, RunValues
+from choicegp.experiments.markdown import markdown_table
+from choicegp.plotting.style import COLOURS, LINES, MARKERS, legend_below, mark_values, new_figure, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Design = tuple[int, int]  # sets, objects in each
-Done = dict[Design, dict[int, Values]]  # by the seeds of the repetitions
+Done = dict[Design, dict[int, RunValues]]  # by the seeds of the repetitions
 
 TITLE = "SinCos: posteriors of two utilities, and how many there are"
 
@@ -59,7 +60,7 @@ PAPER = {
 _OFF_THE_SCALE = 20.0  # standard errors below the best: named in the picture, not drawn
 
 
-def runs(options: Options) -> list[Settings]:
+def runs(options: ExperimentOptions) -> list[RunSettings]:
     """List the four designs, posterior and leave-one-out of each, repetition by repetition."""
     designs = [design for design in DESIGNS if design[0] == 50] if options.quick else DESIGNS
     common = {"n_objects": N_OBJECTS, "n_test": 200 if options.quick else N_TEST}
@@ -72,7 +73,7 @@ def runs(options: Options) -> list[Settings]:
     ]
 
 
-def run(settings: Settings, data: Path | None = None) -> Values:
+def run(settings: RunSettings, data: Path | None = None) -> RunValues:
     """Fit one posterior, or search for the number of utilities; no published table is needed."""
     simulated = datasets.sincos(
         settings["n_objects"], settings["n_sets"], settings["set_size"], random_state=settings["seed"]
@@ -82,7 +83,7 @@ def run(settings: Settings, data: Path | None = None) -> Values:
     return _leave_one_out(settings, simulated.data)
 
 
-def _posterior(settings: Settings, data: ChoiceData) -> Values:
+def _posterior(settings: RunSettings, data: ChoiceData) -> RunValues:
     start = time.perf_counter()
     model = ChoiceGP(n_utilities=2, random_state=0, progress=False).fit(data)
     seconds = time.perf_counter() - start
@@ -103,7 +104,7 @@ def _posterior(settings: Settings, data: ChoiceData) -> Values:
     } | _curves(model, data.X[known, 0])
 
 
-def _curves(model: ChoiceGP, shown: NDArray[np.float64]) -> Values:
+def _curves(model: ChoiceGP, shown: NDArray[np.float64]) -> RunValues:
     """Return the utilities along the feature in the order, level and scale of the true ones."""
     grid = np.linspace(LOW, HIGH, 181)
     truth = datasets.sincos_utilities(grid)
@@ -141,10 +142,10 @@ def rank_correlations(first: NDArray[np.float64], second: NDArray[np.float64]) -
     return centred[:, : first.shape[1]].T @ centred[:, first.shape[1] :] / len(ranks)
 
 
-def _leave_one_out(settings: Settings, data: ChoiceData) -> Values:
+def _leave_one_out(settings: RunSettings, data: ChoiceData) -> RunValues:
     start = time.perf_counter()
     found = select_n_utilities(data, settings["max_utilities"], random_state=0, progress=False)
-    values: Values = {"n_utilities": found.n_utilities, "reason": found.reason}
+    values: RunValues = {"n_utilities": found.n_utilities, "reason": found.reason}
     values["search_seconds"] = round(time.perf_counter() - start, 2)
     for d, model in found.models.items():
         with warnings.catch_warnings():
@@ -162,7 +163,7 @@ def _leave_one_out(settings: Settings, data: ChoiceData) -> Values:
     return values
 
 
-def report(outcomes: list[Outcome]) -> Report:
+def report(outcomes: list[Outcome]) -> ExperimentReport:
     """Tabulate and draw the designs that are done."""
     done = _by_design(outcomes, "posterior"), _by_design(outcomes, "loo")
     parts, figures = [], {}
@@ -172,7 +173,7 @@ def report(outcomes: list[Outcome]) -> Report:
     if done[1]:
         parts += ["### How many utilities", _loo_text(done[1])]
         figures["sincos-loo"] = _loo_figure(done[1])
-    return Report("\n\n".join(parts) + "\n" if parts else "No run is done yet.\n", figures)
+    return ExperimentReport("\n\n".join(parts) + "\n" if parts else "No run is done yet.\n", figures)
 
 
 def _by_design(outcomes: list[Outcome], kind: str) -> Done:
@@ -184,7 +185,7 @@ def _by_design(outcomes: list[Outcome], kind: str) -> Done:
     return {design: own for design, own in done.items() if own}
 
 
-def _mean(own: dict[int, Values], name: str) -> float:
+def _mean(own: dict[int, RunValues], name: str) -> float:
     """Return the mean over repetitions; a search may have ended before a number of utilities was tried."""
     known = [values[name] for values in own.values() if name in values]
     return float(np.mean(known)) if known else np.nan
@@ -200,8 +201,9 @@ def _posterior_text(done: Done) -> str:
     ]  # fmt: skip
     table = markdown_table((*head, "ELBO", "seconds of a fit", "converged"), rows)
     note = (
-        "Exact: share of new sets that are predicted exactly. Rank correlation of posterior mean and true utility, and "
-        "mean width of the 95% band where the true utilities have standard deviation 0.7; means over repetitions."
+        "Exact: the share of new sets that are predicted exactly. The rank correlation is between posterior mean and "
+        "true utility; the true utilities have standard deviation 0.7 in the units of the 95% band. All values are "
+        "means over repetitions."
     )
     return "\n\n".join([table, note, *_claims(done)])
 
@@ -209,24 +211,21 @@ def _posterior_text(done: Done) -> str:
 def _claims(done: Done) -> list[str]:
     """Say of each of the paper's two observations in how many repetitions our numbers agree."""
     observed = {
-        "From 50 to 150 sets the means become more accurate and the bands narrower": [
+        "from 50 to 150 sets the means become more accurate and the bands narrower": [
             ((50, size), (150, size), f"sets of {size}") for size in (3, 5)
         ],
-        "From sets of 5 to sets of 3 estimation becomes easier": [((n, 5), (n, 3), f"{n} sets") for n in (50, 150)],
+        "from sets of 5 to sets of 3 estimation becomes easier": [((n, 5), (n, 3), f"{n} sets") for n in (50, 150)],
     }
     lines = []
     for claim, comparisons in observed.items():
-        told = [
-            _better(done[before], done[after], name)
-            for before, after, name in comparisons
-            if before in done and after in done
-        ]
-        if told:
-            lines.append(f"- The paper: {claim[0].lower()}{claim[1:]}. Here, {'; '.join(told)}.")
+        known = [one for one in comparisons if one[0] in done and one[1] in done]
+        if known:
+            ours = "; ".join(_better(done[before], done[after], name) for before, after, name in known)
+            lines.append(f"- The paper: {claim}. Here, {ours}.")
     return ["\n".join(lines)] if lines else []
 
 
-def _better(before: dict[int, Values], after: dict[int, Values], name: str) -> str:
+def _better(before: dict[int, RunValues], after: dict[int, RunValues], name: str) -> str:
     both = sorted(before.keys() & after.keys())
     closer = sum(after[seed]["rank_correlation"] > before[seed]["rank_correlation"] for seed in both)
     narrower = sum(after[seed]["width"] < before[seed]["width"] for seed in both)
@@ -249,16 +248,17 @@ def _loo_text(done: Done) -> str:
             ))  # fmt: skip
     head = ("sets", "size", "d", "cavities", "PSIS", "k above 0.7", "the paper's PSIS")
     lines = [
-        "Expected log score (elpd) of left-out sets ± its standard error, means over repetitions; the share of sets on "
-        "which PSIS cannot be trusted; the paper's values, for its own draw of inputs and sets. With one utility the "
-        "score is set by the floor of 1e-10, about 23 nats for each pair of objects chosen together.",
+        "The table shows the expected log score (elpd) of left-out sets ± its standard error, as means over "
+        "repetitions; the share of sets on which PSIS cannot be trusted; and the paper's values, for its own inputs "
+        "and sets. With one utility, the floor of 1e-10 determines the score: about 23 nats for each pair of "
+        "objects that are chosen together.",
         markdown_table(head, rows),
         _chosen_text(done),
     ]
     return "\n\n".join(lines)
 
 
-def _tried(own: dict[int, Values]) -> list[int]:
+def _tried(own: dict[int, RunValues]) -> list[int]:
     return [d for d in range(1, 5) if any(f"elpd_{d}" in values for values in own.values())]
 
 
@@ -272,51 +272,47 @@ def _chosen_text(done: Done) -> str:
     right = sum(values["n_utilities"] == 2 for own in done.values() for values in own.values())
     total = sum(map(len, done.values()))
     return "\n".join(["Chosen number of utilities (the paper's and the true one: 2):\n", *lines]) + (
-        f"\n\nTwo utilities are found in {right} of {total}."
+        f"\n\nTwo utilities are found in {right} of {total} searches."
     )
 
 
 def _posterior_figure(done: Done) -> "Figure":
+    columns = min(2, len(done))
     figure = new_figure(10.0, 0.9 + 2.9 * -(-len(done) // 2))
-    axes = figure.subplots(-(-len(done) // 2), min(2, len(done)), squeeze=False, sharex=True, sharey=True)
-    for ax in axes.ravel()[len(done) :]:
-        ax.remove()
-    for ax, ((n_sets, size), own) in zip(axes.ravel(), done.items(), strict=False):
+    axes = panels(figure, len(done), columns, sharex=True, sharey=True)
+    for ax, ((n_sets, size), own) in zip(axes, done.items(), strict=True):
         _draw_curves(ax, own[min(own)])
         ax.set_title(f"{n_sets} sets of {size}", fontsize=11)
-    for ax in axes[-1]:
+    for ax in axes[-columns:]:
         ax.set_xlabel("x")
-    for ax in axes[:, 0]:
+    for ax in axes[::columns]:
         ax.set_ylabel("utility, aligned")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    legend_below(figure, 2)
     return figure
 
 
-def _draw_curves(ax: "Axes", values: Values) -> None:
+def _draw_curves(ax: "Axes", values: RunValues) -> None:
     grid = values["grid"]
     for i, name in enumerate(("cos 2x", "−sin 2x")):
         ax.fill_between(grid, values["low"][i], values["high"][i], color=COLOURS[i], alpha=0.2, linewidth=0)
         ax.plot(grid, values["mean"][i], LINES[i], color=COLOURS[i], label=f"posterior of {name}, 95% band")
         ax.plot(grid, values["truth"][i], ":", color="0.25", linewidth=1.2, label="" if i else "true utilities")
-    ax.plot(
-        values["shown_inputs"], np.zeros(len(values["shown_inputs"])), "|", color="0.3", markersize=6,
-        transform=ax.get_xaxis_transform(), label="inputs shown in some set",
-    )  # fmt: skip
+    mark_values(ax, values["shown_inputs"], 6, "inputs shown in some set")
 
 
 def _loo_figure(done: Done) -> "Figure":
     figure = new_figure(2.6 * max(2, len(done)) + 0.4, 3.6)
-    axes = figure.subplots(1, len(done), squeeze=False)[0]
+    axes = panels(figure, len(done))
     for ax, (design, own) in zip(axes, done.items(), strict=True):
         _draw_scores(ax, design, own)
         ax.set_title(f"{design[0]} sets of {design[1]}", fontsize=11)
         ax.set_xlabel("number of utilities")
     axes[0].set_ylabel("expected log score (elpd)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    legend_below(figure, 3)
     return figure
 
 
-def _draw_scores(ax: "Axes", design: Design, own: dict[int, Values]) -> None:
+def _draw_scores(ax: "Axes", design: Design, own: dict[int, RunValues]) -> None:
     tried = _tried(own)
     elpd = {d: _mean(own, f"elpd_{d}") for d in tried}
     best = max(tried, key=lambda d: elpd[d])

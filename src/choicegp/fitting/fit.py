@@ -16,7 +16,7 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import Dense, FitOptions, Sparse
 from choicegp.fitting.record import FitResult, Fitted, notes_on, posed, scaling
-from choicegp.inference.dense import DenseInference, run_block
+from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior, prepare_to_conclude
 from choicegp.inference.problem import Problem
@@ -97,9 +97,7 @@ def _fit_at_objects(
     method, n = options.method, len(problem.valid)
     prior = _first_prior(options, problem.objects.X.shape[1]) if warm is None else warm.posterior.prior
     points = score_points(problem, options.n_utilities, options.random_state)
-    prepare_to_conclude(
-        options.n_utilities, problem, points, options.first_lapse, behind=run_block if method.begins_dense else None
-    )
+    prepare_to_conclude(options.n_utilities, problem, points, options.first_lapse)
     learning = Learning(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
     with linear_algebra_for(n), progress_report(options.progress, method.n_steps) as report:
         task = Task(
@@ -165,7 +163,7 @@ def _fit_sparse(
     found = infer(SparseInference(source, objects, kernels, plan, watch, keeper=keeper, spread=spread))
     if keeper is not None:
         keeper.remove()
-    compared = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))  # type: ignore[arg-type]
+    compared = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))
     return found, objects, np.asarray(_mean_at(found.posterior, compared))
 
 

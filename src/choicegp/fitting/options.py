@@ -16,8 +16,8 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
-from choicegp.model.hyperpriors import HyperPriors
 from choicegp.model.kernels import Kernel, kernel_named
+from choicegp.model.prior import HyperPriors
 
 if TYPE_CHECKING:
     from choicegp.inference.driver import Inference, Inferred, Task
@@ -44,7 +44,7 @@ class Method:
     step: ClassVar[str]
     """What one step is."""
     begins_dense: ClassVar[bool] = False
-    """Whether it is, or begins with, a dense fit: then the lapse rate can be learned and ``init=`` is possible."""
+    """Whether it is, or begins with, a dense fit: then ``init=`` is possible."""
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
-from choicegp.data.moments import Moments
+from choicegp.data.scaling import FeatureScaling
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
@@ -146,7 +146,7 @@ class Fitted(NamedTuple):
             ]
         known = dict(self.codes) if known is None else known
         codes = [known.setdefault(i, len(known)) for i in ids]
-        return Objects((encoded - self.centre) / self.scale, np.array(codes))  # type: ignore[arg-type]
+        return Objects((encoded - self.centre) / self.scale, np.array(codes))
 
     def training_problem(self) -> Problem:
         """Return the problem that was fitted; its objects are in the posterior's order."""
@@ -169,10 +169,8 @@ def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndar
     if not standardize:
         n_features = len(data.encoding.feature_names)
         return np.zeros(n_features), np.ones(n_features)
-    if isinstance(data, ChoiceFolder):
-        return data.moments.mean, data.moments.scale
-    moments = Moments.of(data.X[np.unique(data.flat_shown)])
-    return moments.mean, moments.scale
+    shown = data.moments if isinstance(data, ChoiceFolder) else FeatureScaling.of(data.X[np.unique(data.flat_shown)])
+    return shown.mean, shown.scale
 
 
 def posed(

@@ -38,8 +38,7 @@ from choicegp.inference.posterior import (
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites, add_up, zero_sites
 from choicegp.inference.starts import ANNEALING, LENGTHSCALES, Start, covariance_at, random_start, scaled
-from choicegp.model.hyperpriors import log_density
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import UtilityPrior, log_density
 
 BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 N_POINTS = 16

@@ -15,8 +15,7 @@ from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.posterior import FIRST_JITTER, Factor, Posterior, conclude
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
-from choicegp.model.hyperpriors import HyperPriors
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import HyperPriors, UtilityPrior
 
 _SCORE_POINTS = 1024
 

@@ -10,6 +10,7 @@ from jax import Array
 from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock, Report
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import padded_places
 from choicegp.inference.dense import Adam
 from choicegp.model.embedding import Batch, Embedding, batch_loss, set_losses
 
@@ -64,10 +65,8 @@ class PaddedSets(NamedTuple):
 def padded_sets(data: ChoiceData, X: np.ndarray) -> PaddedSets:
     """Arrange data with choices, whose objects have the scaled features ``X``."""
     assert data.flat_chosen is not None
-    sizes = np.diff(data.offsets)
-    present = np.arange(sizes.max()) < sizes[:, None]
-    rows, chosen = np.zeros(present.shape, np.int64), np.zeros(present.shape, bool)
-    rows[present], chosen[present] = data.flat_shown, data.flat_chosen
+    places, present = padded_places(data.offsets, np.arange(len(data)), int(np.diff(data.offsets).max()))
+    rows, chosen = np.where(present, data.flat_shown[places], 0), data.flat_chosen[places] & present
     weights = np.ones(len(data)) if data.weights is None else data.weights / data.weights.max()
     return PaddedSets(X, rows, present, chosen, weights.astype(X.dtype))
 

@@ -20,10 +20,9 @@ from choicegp.inference.driver import Verdict, Watch, run
 from choicegp.inference.laplace import Laplace, Margins, laplace
 from choicegp.inference.starts import rescaled
 from choicegp.model import pair_kernels
-from choicegp.model.hyperpriors import HyperPriors, log_density
 from choicegp.model.kernels import Kernel
 from choicegp.model.pair_kernels import ObjectPairs, PairFeatures
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import HyperPriors, UtilityPrior, log_density
 
 _LENGTHSCALES = (1.0, 0.4, 2.5)  # of the starts in turn, times the square root of the number of features
 _FIRST_VARIANCE = 7.0

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from choicegp.compute.programs import Program, program
+from choicegp.compute.programs import program
 from choicegp.inference.expectation import expected_log_likelihood, marginals
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
@@ -185,12 +185,12 @@ def conclude(
 
 
 def prepare_to_conclude(
-    n_utilities: int, problem: Problem, normals: tuple[np.ndarray, ...], lapse: float | None, behind: Program | None
+    n_utilities: int, problem: Problem, normals: tuple[np.ndarray, ...], lapse: float | None
 ) -> None:
-    """Have the program of `conclude` compiled while the inference, whose longest program is ``behind``, goes on."""
+    """Have the program of `conclude` compiled while the inference continues."""
     shape = (n_utilities, len(problem.valid), len(problem.valid))
     square, vector, jitter = (cast(Array, jax.ShapeDtypeStruct(shape[:n], float)) for n in (3, 2, 1))
-    _conclude.prepare(Factor(square, jitter), Sites(square, vector), problem, normals, lapse, behind=behind)
+    _conclude.prepare(Factor(square, jitter), Sites(square, vector), problem, normals, lapse)
 
 
 @program

@@ -1,16 +1,13 @@
 """Choice data as inference sees them: shown objects, and sets as padded arrays of a few fixed shapes."""
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import padded_places, padded_size, sets_by_shape
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.prior import Objects
-
-_SIZES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-_MOST_BATCHES = 3  # every batch shape is compiled by itself
 
 
 class SetBatch(NamedTuple):
@@ -64,12 +61,6 @@ class Problem(NamedTuple):
         return int(sum((batch.sets >= 0).sum() for batch in self.batches))
 
 
-def padded_size(n: int, fineness: int) -> int:
-    """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
-    step = 1 << max(0, n.bit_length() - 1 - fineness)
-    return -(-n // step) * step
-
-
 def pose(
     data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool, errors: ErrorModel = DISCERNIBILITY
 ) -> Problem:
@@ -97,59 +88,23 @@ def pose(
     n = padded_size(len(kept), 4)
     padding = np.full(n - len(kept), kept[0])
     rows = np.concatenate([kept, padding])
-    objects = Objects(np.ascontiguousarray(X[rows]), codes[rows])  # type: ignore[arg-type]
+    objects = Objects(np.ascontiguousarray(X[rows]), codes[rows])
     return Problem(objects, np.arange(n) < len(kept), _batches(data, local, errors))
 
 
 def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel) -> tuple[SetBatch, ...]:
-    sizes = np.diff(data.offsets)
-    assert data.flat_chosen is not None
     # A set of one object says nothing.
-    informative = np.flatnonzero(sizes > 1)
-    shapes = set_shapes(sizes[informative])
-    return tuple(_batch(data, local, informative[shapes == a], int(a), errors) for a in np.unique(shapes))
-
-
-def set_shapes(sizes: np.ndarray) -> np.ndarray:
-    """Return the padded size of each set: one of few, and seldom much more than its own."""
-    present, inverse = np.unique(sizes, return_inverse=True)
-    shapes = np.array([_padded_set_size(int(size)) for size in present], dtype=int)[inverse]
-    return _merge_rare(shapes)
-
-
-def _padded_set_size(size: int) -> int:
-    return next((s for s in _SIZES if s >= size), padded_size(size, 2))
-
-
-def _merge_rare(shapes: np.ndarray) -> np.ndarray:
-    """Move the cheapest shapes up to the next larger one until few shapes are left."""
-    shapes = shapes.copy()
-    while len(present := np.unique(shapes)) > _MOST_BATCHES:
-        cost = [(upper**2 - lower**2) * np.sum(shapes == lower) for lower, upper in pairwise(present)]
-        cheapest = int(np.argmin(cost))
-        shapes[shapes == present[cheapest]] = present[cheapest + 1]
-    return shapes
+    sizes = np.diff(data.offsets)
+    shapes = sets_by_shape(sizes, np.flatnonzero(sizes > 1))
+    return tuple(_batch(data, local, sets, size, errors) for size, sets in shapes)
 
 
 def _batch(data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int, errors: ErrorModel) -> SetBatch:
-    m = padded_size(len(sets), 3)
-    rows = np.zeros((a, m), dtype=np.int32)
-    present = np.zeros((a, m), dtype=bool)
-    chosen = np.zeros((a, m), dtype=bool)
-    sizes = np.diff(data.offsets)[sets]
-    # Flat positions of all objects of these sets, ordered by set and, inside it, chosen first.
-    column = np.repeat(np.arange(len(sets)), sizes)
-    position = np.arange(len(column)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    flat = np.repeat(data.offsets[sets], sizes) + position
-    was_chosen = data.flat_chosen[flat]  # type: ignore[index]
-    order = np.lexsort((position, ~was_chosen, column))
-    rows[position, column] = local[data.flat_shown[flat[order]]]
-    present[position, column] = True
-    chosen[position, column] = was_chosen[order]
-    # Padding repeats an object of its own set, so that it brings no new object into the marginal.
-    rows = np.where(present, rows, rows[:1])
-    weight = np.zeros(m)
-    weight[: len(sets)] = 1.0 if data.weights is None else data.weights[sets]
-    numbers = np.full(m, -1)
-    numbers[: len(sets)] = sets
-    return SetBatch(rows, present, chosen, weight, numbers, errors)
+    assert data.flat_chosen is not None
+    places, present = padded_places(data.offsets, sets, a, data.flat_chosen)
+    rows, chosen = local[data.flat_shown[places]].astype(np.int32), data.flat_chosen[places] & present
+    weight = np.ones(len(sets)) if data.weights is None else data.weights[sets]
+    padding = (0, padded_size(len(sets), 3) - len(sets))
+    parts: list[np.ndarray] = [np.pad(part.T, ((0, 0), padding)) for part in (rows, present, chosen)]
+    numbers = np.pad(sets, padding, constant_values=-1)
+    return SetBatch(parts[0], parts[1], parts[2], np.pad(weight, padding), numbers, errors)

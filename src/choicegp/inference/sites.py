@@ -49,13 +49,15 @@ def psd_part(curvature: Array) -> Array:
 
 def _psd_part_2x2(inner: Array) -> Array:
     x, y, z = inner[..., 0, 0], inner[..., 1, 1], inner[..., 0, 1]
-    middle = 0.5 * (x + y)
-    radius = jnp.maximum(jnp.sqrt(0.25 * (x - y) ** 2 + z * z), jnp.finfo(inner.dtype).tiny)
-    identity = jnp.eye(2, dtype=inner.dtype)
-    # Projector onto the eigenvector of the larger eigenvalue, middle + radius.
-    larger = (inner - (middle - radius)[..., None, None] * identity) / (2 * radius)[..., None, None]
-    high, low = jnp.maximum(middle + radius, 0.0), jnp.maximum(middle - radius, 0.0)
-    return high[..., None, None] * larger + low[..., None, None] * (identity - larger)
+    middle, radius = 0.5 * (x + y), jnp.hypot(0.5 * (x - y), z)  # hypot has finite slopes at zero too
+    low, high = middle - radius, middle + radius
+    # Only a matrix with eigenvalues of both signs needs their directions, and its radius is larger than |middle|: the
+    # projector onto the direction of the larger one has entries of at most about 1, however small the matrix is.
+    mixed = (low < 0.0) & (high > 0.0)
+    twice = jnp.where(mixed, 2.0 * radius, 1.0)
+    projector = (inner - low[..., None, None] * jnp.eye(2, dtype=inner.dtype)) / twice[..., None, None]
+    definite = jnp.where((high <= 0.0)[..., None, None], 0.0, inner)
+    return jnp.where(mixed[..., None, None], high[..., None, None] * projector, definite)
 
 
 def add_up(

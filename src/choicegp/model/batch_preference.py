@@ -28,10 +28,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float
 
 from choicegp.model.derivatives import ExpectedDerivatives
 from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.probit import log_probit, log_probit_and_hazard
+from choicegp.model.shapes import AnyArray
 
 N_NODES = 32
 """Nodes of the quadrature: log p and its gradient are right to 3e-10 for sets of up to ten objects, 8e-10 for 32."""
@@ -39,14 +41,16 @@ N_NODES = 32
 _STEPS = 6  # of Newton's method to the peak: from the left it cannot overshoot
 
 
-def _gauss_hermite() -> tuple[np.ndarray, np.ndarray]:
+def _gauss_hermite() -> tuple[Float[np.ndarray, " Q"], Float[np.ndarray, " Q"]]:
     """Nodes x and logs of weights for the integral of a function over the whole line, around 0 on scale 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(N_NODES)
     # Weights belong to exp(-x²/2) as a factor of the integrand, which is put back; the noise has 1 / sqrt(2π).
     return nodes, np.log(weights) + 0.5 * nodes**2 - 0.5 * math.log(2.0 * math.pi)
 
 
-def _noise_nodes(ahead: Array, rejected: Array) -> tuple[Array, Array]:
+def _noise_nodes(
+    ahead: Float[Array, "r *batch"], rejected: Bool[Array, "r *batch"]
+) -> tuple[Float[Array, "Q *batch"], Float[Array, "Q *batch"]]:
     """Place nodes (Q, ...) in the noise of the best object, with the logs of weight times density.
 
     ``ahead`` (r, ...) holds c_v.  The slope of the log integrand, sum_v h(c_v + w) - w, is convex and falls, so
@@ -54,7 +58,7 @@ def _noise_nodes(ahead: Array, rejected: Array) -> tuple[Array, Array]:
     """
 
     def slope_and_curvature(w: Array) -> tuple[Array, Array]:
-        z = ahead + w
+        z = ahead + w[None]
         hazard = jnp.where(rejected, log_probit_and_hazard(z)[2], 0.0)
         bend = jnp.where(rejected, jnp.clip(hazard * (z + hazard), 0.0, 1.0), 0.0)
         return jnp.sum(hazard, axis=0) - w, 1.0 + jnp.sum(bend, axis=0)
@@ -67,11 +71,13 @@ def _noise_nodes(ahead: Array, rejected: Array) -> tuple[Array, Array]:
     peak = jax.lax.fori_loop(0, _STEPS, rise, start)
     spread = jax.lax.rsqrt(slope_and_curvature(peak)[1])
     x, log_weight = (part.reshape((-1,) + (1,) * peak.ndim) for part in _gauss_hermite())
-    w = peak + spread * x
-    return w, log_weight + jnp.log(spread) - 0.5 * w * w
+    w = peak[None] + spread[None] * x
+    return w, log_weight + jnp.log(spread)[None] - 0.5 * w * w
 
 
-def log_best(u: Array, present: Array, best: Array) -> Array:
+def log_best(
+    u: Float[AnyArray, "1 a *batch"], present: Bool[AnyArray, "a ..."], best: Bool[AnyArray, "a ..."]
+) -> Float[Array, "*batch"]:
     """Return log p(o | A, u), the log probability that o is the best of the set, by eq:likelihoodbatch.
 
     Parameters
@@ -97,15 +103,17 @@ def log_best(u: Array, present: Array, best: Array) -> Array:
     """
     present, best = (jnp.reshape(mask, mask.shape + (1,) * (u.ndim - 1 - mask.ndim)) for mask in (present, best))
     own = jnp.where(present, u[0], 0.0)  # whatever stands in the padding, NaN too
-    ahead = jnp.sum(jnp.where(best, own, 0.0), axis=0) - own
+    ahead = jnp.sum(jnp.where(best, own, 0.0), axis=0, keepdims=True) - own
     rejected = jnp.broadcast_to(present & ~best, ahead.shape)
     # The integral does not depend on where its nodes are: they need no derivative.
     w, log_mass = _noise_nodes(jax.lax.stop_gradient(ahead), rejected)
-    beats = jnp.where(rejected, log_probit(ahead + w[:, None]), 0.0)
+    beats = jnp.where(rejected[None], log_probit(ahead[None] + w[:, None]), 0.0)
     return log_sum_exp(log_mass + jnp.sum(beats, axis=1))
 
 
-def expected_best_derivatives(u: Array, present: Array, best: Array) -> ExpectedDerivatives:
+def expected_best_derivatives(
+    u: Float[AnyArray, "1 a m S"], present: Bool[AnyArray, "a m"], best: Bool[AnyArray, "a m"]
+) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(o | A, u) over samples.
 
     Parameters
@@ -124,16 +132,16 @@ def expected_best_derivatives(u: Array, present: Array, best: Array) -> Expected
     ahead = own[:1] - own[1:]
     rejected = jnp.broadcast_to((present & ~best)[1:, :, None], ahead.shape)
     w, log_mass = _noise_nodes(ahead, rejected)
-    z = ahead + w[:, None]  # (Q, r, m, S)
+    z = ahead[None] + w[:, None]  # (Q, r, m, S)
     logs, _, hazard, _ = log_probit_and_hazard(z)
-    hazard = jnp.where(rejected, hazard, 0.0)
-    mass = log_mass + jnp.sum(jnp.where(rejected, logs, 0.0), axis=1)
+    hazard = jnp.where(rejected[None], hazard, 0.0)
+    mass = log_mass + jnp.sum(jnp.where(rejected[None], logs, 0.0), axis=1)
     value = log_sum_exp(mass)
     # π; exp(mass - value) would not quite sum to one where the value is huge and so is its last digit.
     share = shares(mass)[:, None]
     slope = jnp.sum(share * hazard, axis=0)
     bend = jnp.sum(share * jnp.clip(hazard * (z + hazard), 0.0, 1.0), axis=0)
-    moved = hazard - slope
+    moved = hazard - slope[None]
     together = jnp.einsum("qrms,qtms->rtm", share * moved, moved) / u.shape[-1]
     inner = jnp.eye(len(ahead))[..., None] * jnp.mean(bend, axis=-1)[:, None] - together
     gradient = jnp.mean(slope, axis=-1)
@@ -146,7 +154,7 @@ def expected_best_derivatives(u: Array, present: Array, best: Array) -> Expected
     )
 
 
-def _of_objects(inner: Array) -> Array:
+def _of_objects(inner: Float[Array, "r r m"]) -> Float[Array, "r+1 r+1 m"]:
     """Map a matrix (r, r, m) over the differences u(o) - u(v) to the objects, o first: (r + 1, r + 1, m)."""
     rows = jnp.concatenate([jnp.sum(inner, axis=0, keepdims=True), -inner])
     return jnp.concatenate([jnp.sum(rows, axis=1, keepdims=True), -rows], axis=1)

@@ -16,9 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float
 
 from choicegp.model.likelihood import FLOOR, PairProbabilities, Pairs, object_pairs, pair_probabilities, with_lapse
 from choicegp.model.probit import probit_and_hazard
+from choicegp.model.shapes import AnyArray, Scalar
 
 _TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
 _UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
@@ -39,14 +41,19 @@ class ExpectedDerivatives(NamedTuple):
         Posterior probability that the answer was a lapse; 0 without a lapse rate.
     """
 
-    value: Array
-    gradient: Array
-    curvature: Array
-    lapsed: Array
+    value: Float[Array, " m"]
+    gradient: Float[Array, "d a m"]
+    curvature: Float[Array, "d a a m"]
+    lapsed: Float[Array, " m"]
 
 
 def expected_derivatives(
-    u: Array, present: Array, chosen: Array, *, floor: float = FLOOR, lapse: float | Array | None = None
+    u: Float[AnyArray, "d a m S"],
+    present: Bool[AnyArray, "a m"],
+    chosen: Bool[AnyArray, "a m"],
+    *,
+    floor: float = FLOOR,
+    lapse: Scalar | None = None,
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples.
 
@@ -87,32 +94,38 @@ def expected_derivatives(
     up = jnp.where(inside, -1.0 / conflict, jnp.where(beats, g[pairs.second] * share, 0.0)) * pair.dominates
     down = jnp.where(inside, pair.dominated / conflict, 0.0)
     # With one utility two chosen objects have probability `floor` whatever u is.
-    f = up * hazard + down * hazard_below if d > 1 else jnp.where(inside, 0.0, up * hazard)
+    f = up[None] * hazard + down[None] * hazard_below if d > 1 else jnp.where(inside[None], 0.0, up[None] * hazard)
 
     kept = jnp.ones_like(value)
     if lapse is not None:
         # The share of the mixture that the model explains, per sample, scales its derivatives.
         mixed = with_lapse(value, present[..., None], lapse)
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
-    gradient = _to_objects(jnp.mean(kept * f, axis=-1), pairs)
-    curvature = _laplacian(jnp.mean(kept * f * (z + f), axis=-1), pairs)
+    of_pairs = kept[None, None] * f
+    gradient = _to_objects(jnp.mean(of_pairs, axis=-1), pairs)
+    curvature = _laplacian(jnp.mean(of_pairs * (z + f), axis=-1), pairs)
     if a > 2:
         # sqrt(G_v) f_o / G_v: two chosen objects o, o' that may both have beaten v.
         root = jnp.sqrt(g * (1 + floor))[pairs.second]
-        coupling = jnp.where(beats, root * pair.dominates * share, 0.0) * hazard
+        coupling = jnp.where(beats, root * pair.dominates * share, 0.0)[None] * hazard
         curvature += _coupling_curvature(coupling, kept, pairs)
     if lapse is not None:
         per_object = _to_objects(f, pairs)
-        curvature -= jnp.einsum("ioms,ipms->iopm", kept * (1 - kept) * per_object, per_object) / n_samples
+        curvature -= jnp.einsum("ioms,ipms->iopm", (kept * (1 - kept))[None, None] * per_object, per_object) / n_samples
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
 
 
 def sampled_log_likelihood(
-    u: Array, present: Array, chosen: Array, *, floor: float = FLOOR, lapse: float | Array | None = None
-) -> Array:
+    u: Float[AnyArray, "d a m S"],
+    present: Bool[AnyArray, "a m"],
+    chosen: Bool[AnyArray, "a m"],
+    *,
+    floor: float = FLOOR,
+    lapse: Scalar | None = None,
+) -> Float[Array, "m S"]:
     """Return log p(C | A, u) of m sets for each of S samples, (m, S).
 
-    The same as `choicegp.model.likelihood.log_likelihood`, from probabilities: a quarter of the time, for a
+    This is `choicegp.model.likelihood.log_likelihood` from probabilities: it takes a quarter of the time, and needs a
     positive floor.  The arguments are those of `expected_derivatives`.
     """
     if u.shape[1] == 1:
@@ -130,7 +143,9 @@ def sampled_log_likelihood(
     return value if lapse is None else with_lapse(value, present[..., None], lapse)
 
 
-def _beaten(pair: PairProbabilities, beats: Array, pairs: Pairs) -> tuple[Array, Array]:
+def _beaten(
+    pair: PairProbabilities, beats: Bool[AnyArray, "P m 1"], pairs: Pairs
+) -> tuple[Float[Array, "a m S"], Float[Array, "a m S"]]:
     """G_v = prod_o (1 - e^p(o,v)) and 1 - G_v for every object v, over the chosen o before it."""
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     beats = beats[pairs.index] & upper
@@ -146,27 +161,30 @@ def _beaten(pair: PairProbabilities, beats: Array, pairs: Pairs) -> tuple[Array,
     return g, beaten
 
 
-def _to_objects(f: Array, pairs: Pairs) -> Array:
+def _to_objects(f: Float[Array, "d P *batch"], pairs: Pairs) -> Float[Array, "d a *batch"]:
     """Map derivatives with respect to u(first) - u(second) of each pair to the objects."""
     a = pairs.index.shape[0]
     signs = np.sign(np.arange(a)[None, :] - np.arange(a)[:, None])  # +1 where the row is first
-    return jnp.sum(signs.reshape(signs.shape + (1,) * (f.ndim - 2)) * f[:, pairs.index], axis=2)
+    return jnp.sum(signs.reshape((1, a, a) + (1,) * (f.ndim - 2)) * f[:, pairs.index], axis=2)
 
 
-def _laplacian(weight: Array, pairs: Pairs) -> Array:
+def _laplacian(weight: Float[Array, "d P m"], pairs: Pairs) -> Float[Array, "d a a m"]:
     """Sum of weight (e_o - e_v)(e_o - e_v)^T over the pairs."""
     off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
     dense = jnp.where(off_diagonal, weight[:, pairs.index], 0.0)
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
 
 
-def _coupling_curvature(coupling: Array, kept: Array, pairs: Pairs) -> Array:
+def _coupling_curvature(
+    coupling: Float[Array, "d P m S"], kept: Float[Array, "m S"], pairs: Pairs
+) -> Float[Array, "d a a m"]:
     """Mean over samples of sum_{o != o'} t_o t_o' (e_o - e_v)(e_o' - e_v)^T over the rejected v."""
     n = coupling.shape[-1]
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     t = jnp.where(upper, coupling[:, pairs.index], 0.0)  # (d, o, v, m, S)
-    together = jnp.einsum("iovms,ipvms->iopm", kept * t, t) / n
-    with_rejected = jnp.mean(kept * t * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
+    of_kept = kept[None, None, None] * t
+    together = jnp.einsum("iovms,ipvms->iopm", of_kept, t) / n
+    with_rejected = jnp.mean(of_kept * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
     off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
     dense = with_rejected + jnp.swapaxes(with_rejected, 1, 2) - jnp.where(off_diagonal, together, 0.0)
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])

@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float
 
 from choicegp.errors import ChoiceGPError
+from choicegp.model.shapes import AnyArray
 
 TERMS = ("chosen", "rejected", "distances", "size")
 
@@ -35,47 +37,48 @@ class Embedding(eqx.Module):
     (5, 2)
     """
 
-    matrices: tuple[Array, ...]
-    shifts: tuple[Array, ...]
+    matrices: tuple[Float[AnyArray, "_ _"], ...]
+    shifts: tuple[Float[AnyArray, " _"], ...]
 
     @classmethod
     def create(cls, sizes: Sequence[int], rng: np.random.Generator, dtype: Any = np.float64) -> "Embedding":
-        """Draw first matrices: ``sizes`` are the numbers of features, of units in each layer, and of utilities."""
+        """Draw the first matrices: ``sizes`` are the numbers of features, of units in each layer, and of utilities."""
         matrices = [
             (rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)).astype(dtype)
             for inputs, outputs in pairwise(sizes)
         ]
         shifts = [np.zeros(outputs, dtype) for outputs in sizes[1:]]
-        return cls(tuple(matrices), tuple(shifts))  # type: ignore[arg-type]
+        return cls(tuple(matrices), tuple(shifts))
 
-    def __call__(self, X: Array) -> Array:
+    def __call__(self, X: Float[AnyArray, "*batch c"]) -> Float[AnyArray, "*batch d"]:
         """Return the utilities of objects: (..., c) -> (..., d)."""
+        own_axis = (*(1,) * (X.ndim - 1), -1)  # the last one
         *hidden, (matrix, shift) = zip(self.matrices, self.shifts, strict=True)
         for hidden_matrix, hidden_shift in hidden:
-            X = jax.nn.elu(X @ hidden_matrix + hidden_shift)
-        return X @ matrix + shift
+            X = jax.nn.elu(X @ hidden_matrix + hidden_shift.reshape(own_axis))
+        return X @ matrix + shift.reshape(own_axis)
 
 
 class Batch(NamedTuple):
-    """Sets of different sizes, filled up to the size of the largest.
+    """Sets of different sizes, padded to the size of the largest.
 
     Attributes
     ----------
     X : array (b, a, c)
-        Features; what stands in the places that are filled up does not matter.
+        Features; the values in the padding do not matter.
     present, chosen : bool array (b, a)
         Which places hold an object, and which of these were chosen.
     weights : array (b,)
         How much each set counts.
     """
 
-    X: Array
-    present: Array
-    chosen: Array
-    weights: Array
+    X: Float[AnyArray, "b a c"]
+    present: Bool[AnyArray, "b a"]
+    chosen: Bool[AnyArray, "b a"]
+    weights: Float[AnyArray, " b"]
 
 
-def term_weights(weights: Any) -> np.ndarray:
+def term_weights(weights: Any) -> Float[np.ndarray, " 4"]:
     """Return the weights of the four terms scaled to sum to one, or say what is wrong with them.
 
     Examples
@@ -98,7 +101,9 @@ def term_weights(weights: Any) -> np.ndarray:
     return values / values.sum()
 
 
-def set_terms(X: Array, U: Array, present: Array, chosen: Array) -> Array:
+def set_terms(
+    X: Float[AnyArray, "a c"], U: Float[AnyArray, "a d"], present: Bool[AnyArray, " a"], chosen: Bool[AnyArray, " a"]
+) -> Float[Array, " 4"]:
     """Return the four terms of the loss of one set, (4,).
 
     Parameters
@@ -121,7 +126,7 @@ def set_terms(X: Array, U: Array, present: Array, chosen: Array) -> Array:
     return jnp.stack([of_chosen, of_rejected, _norm(stretched.ravel()), size])
 
 
-def set_losses(embedding: Embedding, batch: Batch, weights: Array) -> Array:
+def set_losses(embedding: Embedding, batch: Batch, weights: Float[AnyArray, " 4"]) -> Float[Array, " b"]:
     """Return the weighted sum of the terms for each set of a batch, (b,)."""
     # A gradient of zero times what happens to stand in an empty place may be NaN.
     X = jnp.where(batch.present[:, :, None], batch.X, 0.0)
@@ -129,7 +134,7 @@ def set_losses(embedding: Embedding, batch: Batch, weights: Array) -> Array:
     return terms @ weights
 
 
-def batch_loss(embedding: Embedding, batch: Batch, weights: Array) -> Array:
+def batch_loss(embedding: Embedding, batch: Batch, weights: Float[AnyArray, " 4"]) -> Float[Array, ""]:
     """Return the weighted mean of the sets' losses.
 
     Parameters
@@ -149,11 +154,11 @@ def batch_loss(embedding: Embedding, batch: Batch, weights: Array) -> Array:
     return (batch.weights * set_losses(embedding, batch, weights)).sum() / batch.weights.sum()
 
 
-def _distances(Z: Array) -> Array:
+def _distances(Z: Float[AnyArray, "n c"]) -> Float[Array, "n n"]:
     return _norm(Z[:, None] - Z[None, :])
 
 
-def _norm(Z: Array) -> Array:
+def _norm(Z: Float[AnyArray, "*batch c"]) -> Float[Array, "*batch"]:
     """Euclidean norm along the last axis, with gradient 0 where it is 0."""
     square = (Z**2).sum(axis=-1)
     is_zero = square == 0.0

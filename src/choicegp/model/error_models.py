@@ -9,11 +9,16 @@ from typing import ClassVar
 
 import equinox as eqx
 from jax import Array
+from jaxtyping import Bool, Float
 
 from choicegp.model import batch_preference, derivatives, likelihood
 from choicegp.model.derivatives import ExpectedDerivatives
+from choicegp.model.shapes import AnyArray, Scalar
 
-Lapse = float | Array | None
+Samples = Float[AnyArray, "d a m S"]
+Masks = Bool[AnyArray, "a ..."]
+MasksOfSets = Bool[AnyArray, "a m"]
+Lapse = Scalar | None
 
 
 class ErrorModel(eqx.Module):
@@ -23,7 +28,7 @@ class ErrorModel(eqx.Module):
     ----------
     name : str
     n_nodes : int
-        How often each difference of utilities is looked at; decides how many sets are worked on at a time.
+        How often each difference of utilities is evaluated; it decides how many sets are processed at a time.
     pair_variance : float
         Variance, in units of sigma², of the error with which two objects are compared.
     """
@@ -33,34 +38,46 @@ class ErrorModel(eqx.Module):
     pair_variance: ClassVar[float]
 
     @abstractmethod
-    def log_likelihood(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> Array:
+    def log_likelihood(
+        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
+    ) -> Float[Array, "*batch"]:
         """Return log p(C | A, u), (...), at utilities (d, a, ...); can be differentiated."""
 
     @abstractmethod
-    def sampled(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> Array:
+    def sampled(
+        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
+    ) -> Float[Array, "m S"]:
         """Return log p(C | A, u), (m, S), at utilities (d, a, m, S) of sets whose chosen objects come first."""
 
     @abstractmethod
-    def expected_derivatives(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> ExpectedDerivatives:
+    def expected_derivatives(
+        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
+    ) -> ExpectedDerivatives:
         """Average value, gradient and negative Hessian of log p over samples, (d, a, m, S), chosen objects first."""
 
 
 class Discernibility(ErrorModel):
-    """A limit of discernibility, eq:likelihoodexpanse0: the closer two objects are, the easier one errs."""
+    """A limit of discernibility, eq:likelihoodexpanse0: errors are more likely the closer two objects are."""
 
     name: ClassVar[str] = "discernibility"
     n_nodes: ClassVar[int] = 1
     pair_variance: ClassVar[float] = 1.0
 
-    def log_likelihood(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> Array:
+    def log_likelihood(
+        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
+    ) -> Float[Array, "*batch"]:
         """Return log p(C | A, u)."""
         return likelihood.log_likelihood(u, present, chosen, lapse=lapse)
 
-    def sampled(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> Array:
-        """Return log p(C | A, u) for many samples, from probabilities: a quarter of the time."""
+    def sampled(
+        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
+    ) -> Float[Array, "m S"]:
+        """Return log p(C | A, u) for many samples, from probabilities, in a quarter of the time."""
         return derivatives.sampled_log_likelihood(u, present, chosen, lapse=lapse)
 
-    def expected_derivatives(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> ExpectedDerivatives:
+    def expected_derivatives(
+        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
+    ) -> ExpectedDerivatives:
         """Average value, gradient and negative Hessian of log p over samples."""
         return derivatives.expected_derivatives(u, present, chosen, lapse=lapse)
 
@@ -72,16 +89,22 @@ class GaussianNoise(ErrorModel):
     n_nodes: ClassVar[int] = batch_preference.N_NODES
     pair_variance: ClassVar[float] = 2.0
 
-    def log_likelihood(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> Array:
+    def log_likelihood(
+        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
+    ) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         _check_no_lapse(lapse)
         return batch_preference.log_best(u, present, chosen)
 
-    def sampled(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> Array:
+    def sampled(
+        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
+    ) -> Float[Array, "m S"]:
         """Return log p(o | A, u) for many samples."""
         return self.log_likelihood(u, present[..., None], chosen[..., None], lapse)
 
-    def expected_derivatives(self, u: Array, present: Array, chosen: Array, lapse: Lapse = None) -> ExpectedDerivatives:
+    def expected_derivatives(
+        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
+    ) -> ExpectedDerivatives:
         """Average value, gradient and negative Hessian of log p over samples."""
         _check_no_lapse(lapse)
         return batch_preference.expected_best_derivatives(u, present, chosen)

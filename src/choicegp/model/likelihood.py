@@ -21,9 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float, Int
 
 from choicegp.model.log_sums import log_add_exp, log_sum_exp
 from choicegp.model.probit import log_probit, probit_and_hazard
+from choicegp.model.shapes import AnyArray, Scalar
 
 FLOOR = 1e-10
 """Added to every factor, as in the paper's own code: with one utility, two chosen objects are impossible."""
@@ -47,13 +49,13 @@ class PairLogs(NamedTuple):
         log(1 - e^p).
     """
 
-    dominates: Array
-    dominated: Array
-    incomparable: Array
-    not_dominates: Array
+    dominates: Float[Array, "*batch"]
+    dominated: Float[Array, "*batch"]
+    incomparable: Float[Array, "*batch"]
+    not_dominates: Float[Array, "*batch"]
 
 
-def combine_utilities(above: Array, below: Array) -> PairLogs:
+def combine_utilities(above: Float[Array, "d *batch"], below: Float[Array, "d *batch"]) -> PairLogs:
     """Combine log Φ(z_i) (``above``) and log Φ(-z_i) (``below``) over the leading axis, without subtraction.
 
     "o does not dominate v" is split by the first utility in which o is behind, "incomparable" by the first
@@ -75,14 +77,14 @@ def combine_utilities(above: Array, below: Array) -> PairLogs:
     return PairLogs(p, q, r, c)
 
 
-def _log_sum(terms: list[Array]) -> Array:
+def _log_sum(terms: list[Float[Array, "*batch"]]) -> Float[Array, "*batch"]:
     if len(terms) == 1:
         return terms[0]
     # All terms of a longer sum at once: a chain of d `log_add_exp` took twice as long to compile from d = 5 on.
     return log_add_exp(*terms) if len(terms) == 2 else log_sum_exp(jnp.stack(terms))
 
 
-def pair_logs(z: Array) -> PairLogs:
+def pair_logs(z: Float[AnyArray, "d ..."]) -> PairLogs:
     """Return what can happen between two objects, from scaled utility differences z of shape (d, ...)."""
     return combine_utilities(log_probit(z), log_probit(-z))
 
@@ -96,13 +98,13 @@ class PairProbabilities(NamedTuple):
         e^p, e^q, 1 - e^p - e^q and 1 - e^p.
     """
 
-    dominates: Array
-    dominated: Array
-    incomparable: Array
-    not_dominates: Array
+    dominates: Float[Array, "*batch"]
+    dominated: Float[Array, "*batch"]
+    incomparable: Float[Array, "*batch"]
+    not_dominates: Float[Array, "*batch"]
 
 
-def pair_probabilities(above: Array, below: Array) -> PairProbabilities:
+def pair_probabilities(above: Float[Array, "d *batch"], below: Float[Array, "d *batch"]) -> PairProbabilities:
     """Combine Φ(z_i) and Φ(-z_i) over the leading axis, as `combine_utilities` does in logs."""
     p, q, c = above[0], below[0], below[0]
     r = jnp.zeros_like(p)
@@ -124,9 +126,9 @@ class Pairs(NamedTuple):
         Number of the pair {o, v}; the diagonal holds 0 and has to be masked.
     """
 
-    first: np.ndarray
-    second: np.ndarray
-    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nothing needs
+    first: Int[np.ndarray, " P"]
+    second: Int[np.ndarray, " P"]
+    index: Int[np.ndarray, "a a"]  # type: ignore[assignment]  # hides tuple.index, which nothing needs
 
 
 def object_pairs(n_objects: int) -> Pairs:
@@ -137,21 +139,23 @@ def object_pairs(n_objects: int) -> Pairs:
     return Pairs(first, second, index)
 
 
-def _floored(log_value: Array, floor: float) -> Array:
+def _floored(log_value: Float[Array, "*batch"], floor: float) -> Float[Array, "*batch"]:
     return log_add_exp(log_value, math.log(floor)) if floor > 0 else log_value
 
 
-def _sum_where(condition: Array, values: Array) -> Array:
+def _sum_where(condition: Bool[AnyArray, "n ..."], values: Float[Array, "n *batch"]) -> Float[Array, "*batch"]:
     return jnp.sum(jnp.where(condition, values, 0.0), axis=0)
 
 
-def _trailing(mask: Array, like: Array) -> Array:
+def _trailing(mask: Bool[AnyArray, "..."], like: Float[AnyArray, "..."]) -> Bool[AnyArray, "..."]:
     """Append axes to ``mask`` until it broadcasts against the batch of ``like``."""
     return jnp.reshape(mask, mask.shape + (1,) * (like.ndim - mask.ndim))
 
 
-def log_one_minus_product(dominates: Array, not_dominates: Array) -> Array:
-    """log(1 - prod_o (1 - e^p_o)) over the leading axis, from p_o and log(1 - e^p_o).
+def log_one_minus_product(
+    dominates: Float[Array, "o *batch"], not_dominates: Float[Array, "o *batch"]
+) -> Float[Array, "*batch"]:
+    """Return log(1 - prod_o (1 - e^p_o)) over the leading axis, from p_o and log(1 - e^p_o).
 
     log(-expm1(sum c)) is exact wherever e^p is not negligible; below e^-30 the sum of the e^p is, and stays
     finite (with finite gradients) where e^p underflows.
@@ -162,14 +166,14 @@ def log_one_minus_product(dominates: Array, not_dominates: Array) -> Array:
 
 
 def log_likelihood(
-    u: Array,
-    present: Array,
-    chosen: Array,
+    u: Float[AnyArray, "d a *batch"],
+    present: Bool[AnyArray, "a ..."],
+    chosen: Bool[AnyArray, "a ..."],
     *,
-    sigma: float | Array = 1.0,
+    sigma: Scalar = 1.0,
     floor: float = FLOOR,
-    lapse: float | Array | None = None,
-) -> Array:
+    lapse: Scalar | None = None,
+) -> Float[Array, "*batch"]:
     """Return log p(C | A, u) for one set, or for a batch of them along trailing axes.
 
     Parameters
@@ -221,8 +225,10 @@ def log_likelihood(
     return value if lapse is None else with_lapse(value, present, lapse)
 
 
-def with_lapse(log_p: Array, present: Array, lapse: float | Array) -> Array:
-    """log((1 - lapse) p + lapse / (2^a - 1)): now and then an answer says nothing about the utilities.
+def with_lapse(
+    log_p: Float[Array, "*batch"], present: Bool[AnyArray, "a ..."], lapse: Scalar
+) -> Float[Array, "*batch"]:
+    """Return log((1 - lapse) p + lapse / (2^a - 1)): some answers say nothing about the utilities.
 
     A learned constant added to every factor would grow without bound; a mixture per set cannot.
     """
@@ -232,12 +238,14 @@ def with_lapse(log_p: Array, present: Array, lapse: float | Array) -> Array:
     return log_add_exp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_subsets)
 
 
-def _members(n_objects: int) -> np.ndarray:
-    """Tell for each object (rows) in which subsets (columns, numbered in binary) it is."""
+def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
+    """Return for each object (row) which subsets (columns, numbered in binary) contain it."""
     return (np.arange(2**n_objects) >> np.arange(n_objects)[:, None]) & 1 == 1
 
 
-def subset_probabilities(u: Array, *, sigma: float = 1.0, floor: float = FLOOR) -> Array:
+def subset_probabilities(
+    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR
+) -> Float[Array, "2**a *batch"]:
     """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
 
     The likelihood does not sum to one over the subsets when a > 2; dividing by the sum of this table makes
@@ -256,7 +264,7 @@ def subset_probabilities(u: Array, *, sigma: float = 1.0, floor: float = FLOOR) 
     Returns
     -------
     Array (2^a, ...)
-        Bit i of the row number tells whether object i is chosen.
+        Bit i of the row number is set where object i is chosen.
 
     Examples
     --------
@@ -280,7 +288,7 @@ def subset_probabilities(u: Array, *, sigma: float = 1.0, floor: float = FLOOR) 
     # Each pair of chosen objects is counted once, with the later of the two.
     conflict = jnp.concatenate([forth.incomparable + floor, neutral])[np.where(earlier, pairs.index, n)]
 
-    def of_half(objects: range) -> list[Array]:
+    def of_half(objects: range) -> list[Float[Array, "a half *batch"]]:
         """Return what the subsets of some objects do to each v: beat it, leave it standing, agree with it."""
         one = jnp.ones((a, 2 ** len(objects), *u.shape[2:]), u.dtype)
         beaten, untouched, agreed = jnp.zeros_like(one), one, one

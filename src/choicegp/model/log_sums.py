@@ -11,10 +11,13 @@ because its place says so, and shares are never made from a difference to the re
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
+
+from choicegp.model.shapes import AnyArray
 
 
 @jax.custom_jvp
-def log_add_exp(x: Array, y: Array) -> Array:
+def log_add_exp(x: Float[AnyArray, "*#batch"] | float, y: Float[AnyArray, "*#batch"] | float) -> Float[Array, "..."]:
     """log(e^x + e^y).
 
     Examples
@@ -25,7 +28,7 @@ def log_add_exp(x: Array, y: Array) -> Array:
     return jnp.maximum(x, y) + jnp.log1p(jnp.exp(-jnp.abs(_gap(x, y))))
 
 
-def _gap(x: Array, y: Array) -> Array:
+def _gap(x: Float[AnyArray, "*#batch"] | float, y: Float[AnyArray, "*#batch"] | float) -> Float[Array, "..."]:
     """Return x - y, and 0 where both are -inf."""
     return jnp.where(jnp.maximum(x, y) > -jnp.inf, jnp.subtract(x, y), 0.0)
 
@@ -38,7 +41,7 @@ def _log_add_exp_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 
 @jax.custom_jvp
-def log_sum_exp(x: Array) -> Array:
+def log_sum_exp(x: Float[AnyArray, "n *batch"]) -> Float[Array, "*batch"]:
     """log(sum e^x) over the leading axis.
 
     Examples
@@ -56,22 +59,22 @@ def _log_sum_exp_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 
 @jax.custom_jvp
-def shares(x: Array) -> Array:
+def shares(x: Float[AnyArray, "n *batch"]) -> Float[Array, "n *batch"]:
     """Return e^x / sum e^x over the leading axis: the derivatives of `log_sum_exp`."""
     over_largest = _over_largest(x)
-    return over_largest / jnp.sum(over_largest, axis=0)
+    return over_largest / jnp.sum(over_largest, axis=0, keepdims=True)
 
 
 @shares.defjvp
 def _shares_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
     value = shares(x)
-    return value, value * (dx - jnp.sum(value * dx, axis=0))
+    return value, value * (dx - jnp.sum(value * dx, axis=0, keepdims=True))
 
 
-def _over_largest(x: Array) -> Array:
+def _over_largest(x: Float[AnyArray, "n *batch"]) -> Float[Array, "n *batch"]:
     """Return e^(x - max x): the first of the largest terms is 1 and none is above 1, also after rounding."""
-    largest = jnp.max(x, axis=0)
+    largest = jnp.max(x, axis=0, keepdims=True)
     largest = jnp.where(largest > -jnp.inf, largest, 0.0)
     place = jnp.arange(len(x)).reshape((-1,) + (1,) * (x.ndim - 1))
-    return jnp.where(place == jnp.argmax(x, axis=0), 1.0, jnp.exp(jnp.minimum(x - largest, 0.0)))
+    return jnp.where(place == jnp.argmax(x, axis=0, keepdims=True), 1.0, jnp.exp(jnp.minimum(x - largest, 0.0)))

@@ -8,15 +8,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Int
 
 from choicegp.model.kernels import Kernel, Stationary
+from choicegp.model.shapes import AnyArray
 
 
 class PairFeatures(NamedTuple):
     """Features of the left and the right objects of some pairs, each (n, c)."""
 
-    left: Array
-    right: Array
+    left: Float[AnyArray, "n c"]
+    right: Float[AnyArray, "n c"]
 
     @property
     def swapped(self) -> "PairFeatures":
@@ -34,9 +36,9 @@ class ObjectPairs(NamedTuple):
     left, right : int Array (n,)
     """
 
-    objects: Array
-    left: Array
-    right: Array
+    objects: Float[AnyArray, "t c"]
+    left: Int[AnyArray, " n"]
+    right: Int[AnyArray, " n"]
 
     @property
     def features(self) -> PairFeatures:
@@ -44,27 +46,27 @@ class ObjectPairs(NamedTuple):
         return PairFeatures(self.objects[self.left], self.objects[self.right])
 
 
-def preference(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+def preference(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Float[Array, "n1 n2"]:
     """Covariance (n1, n2) of differences u(l) - u(r) of one utility with that kernel, eq:kernpref."""
     gram = kernel.gram
     return (
         gram(first.left, second.left) - gram(first.left, second.right)
         - gram(first.right, second.left) + gram(first.right, second.right)
-    )  # fmt: skip
+    )  # fmt: skip  # the signs below each other
 
 
-def intransitive(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+def intransitive(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Float[Array, "n1 n2"]:
     """Covariance (n1, n2) of skew-symmetric functions that need not come from a utility, eq:kernprefintr."""
     gram = kernel.gram
     straight = gram(first.left, second.left) * gram(first.right, second.right)
     return straight - gram(first.left, second.right) * gram(first.right, second.left)
 
 
-def intransitive_among(kernel: Kernel, pairs: ObjectPairs) -> Array:
+def intransitive_among(kernel: Kernel, pairs: ObjectPairs) -> Float[Array, "n n"]:
     """Covariance (n, n) of eq:kernprefintr between all pairs: `intransitive` of them with themselves.
 
-    The kernel and its derivatives are computed between objects, of which there are fewer than pairs; the rest is
-    looking up (measured with 735 pairs of 50 objects: 20 against 64 ms, derivatives included).
+    The kernel and its derivatives are computed between objects, of which there are fewer than pairs, and then
+    looked up (measured with 735 pairs of 50 objects: 20 against 64 ms, derivatives included).
     """
     gram = kernel.gram(pairs.objects, pairs.objects)
     left, right = gram[pairs.left], gram[pairs.right]
@@ -72,17 +74,17 @@ def intransitive_among(kernel: Kernel, pairs: ObjectPairs) -> Array:
     return left[:, pairs.left] * right[:, pairs.right] - crossed * crossed.T
 
 
-def odd(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+def odd(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Float[Array, "n1 n2"]:
     """Covariance (n1, n2) of (f(l, r) - f(r, l)) / 2, where f has the kernel on the features of both objects."""
     return 0.5 * (_concatenated(kernel, first, second) - _concatenated(kernel, first, second.swapped))
 
 
-def even(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
-    """Covariance (n1, n2) of (f(l, r) + f(r, l)) / 2, the part of f that does not know an order."""
+def even(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Float[Array, "n1 n2"]:
+    """Covariance (n1, n2) of (f(l, r) + f(r, l)) / 2, the part of f that ignores the order."""
     return 0.5 * (_concatenated(kernel, first, second) + _concatenated(kernel, first, second.swapped))
 
 
-def odd_and_even_among(kernel: Kernel, pairs: ObjectPairs) -> tuple[Array, Array]:
+def odd_and_even_among(kernel: Kernel, pairs: ObjectPairs) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
     """Covariances (n, n) between all pairs: `odd` and `even` of them with themselves.
 
     With a function of the distance they are looked up as in `intransitive_among`, for the squared distance of two
@@ -100,7 +102,7 @@ def odd_and_even_among(kernel: Kernel, pairs: ObjectPairs) -> tuple[Array, Array
     return same - swapped, same + swapped
 
 
-def _concatenated(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Array:
+def _concatenated(kernel: Kernel, first: PairFeatures, second: PairFeatures) -> Float[Array, "n1 n2"]:
     # The left and the right object share their lengthscales: pairs are learned from in both orders.
     twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]) if jnp.ndim(leaf) else leaf, kernel)
     return twice.gram(jnp.concatenate(first, axis=1), jnp.concatenate(second, axis=1))

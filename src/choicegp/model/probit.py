@@ -10,6 +10,11 @@ import math
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
+
+from choicegp.model.shapes import AnyArray
+
+Values = Float[Array, "*batch"]
 
 # (1 + 2x) erfcx(x) is smooth in s = (x - k) / (x + k), which maps [0, ∞) to [-1, 1): a polynomial in s of
 # degree 20 is right to 4e-15 (relative) for every x >= 0; k = 3.75 was the best of the values tried.
@@ -32,10 +37,10 @@ _COEFFICIENTS = (
     -0.009746581262494456, 0.02836227674782648, -0.05869339838397541, 0.09230432122771155,
     -0.10880393015433062, 0.08227673848704045, 0.0035854154857627857, -0.14024059858550575,
     1.2375126308378264,
-)  # fmt: skip
+)  # fmt: skip  # four numbers a line, not one
 
 
-def _erfcx(x: Array) -> Array:
+def _erfcx(x: Float[AnyArray, "*batch"]) -> Values:
     s = (x - _POLE) / (x + _POLE)
     value = jnp.full_like(s, _COEFFICIENTS[0])
     for coefficient in _COEFFICIENTS[1:]:
@@ -43,8 +48,10 @@ def _erfcx(x: Array) -> Array:
     return value / (1 + 2 * x)
 
 
-def log_probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
-    """Return log Φ(z), log Φ(-z), h(z) and h(-z), where h = φ / Φ, for the price of one erfcx."""
+def log_probit_and_hazard(
+    z: Float[AnyArray, "*batch"] | float,
+) -> tuple[Values, Values, Values, Values]:
+    """Return log Φ(z), log Φ(-z), h(z) and h(-z), where h = φ / Φ, at the cost of one erfcx."""
     z = jnp.asarray(z)
     scaled = _erfcx(jnp.abs(z) * _SQRT_HALF)
     gauss = jnp.exp(-0.5 * z * z)
@@ -62,7 +69,9 @@ def log_probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
     )
 
 
-def probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
+def probit_and_hazard(
+    z: Float[AnyArray, "*batch"],
+) -> tuple[Values, Values, Values, Values]:
     """Return Φ(z), Φ(-z), h(z) and h(-z), without a logarithm."""
     scaled = _erfcx(jnp.abs(z) * _SQRT_HALF)
     gauss = jnp.exp(-0.5 * z * z)
@@ -81,7 +90,7 @@ def probit_and_hazard(z: Array) -> tuple[Array, Array, Array, Array]:
 
 
 @jax.custom_jvp
-def hazard(z: Array) -> Array:
+def hazard(z: Float[AnyArray, "*batch"] | float) -> Values:
     """h(z) = φ(z) / Φ(z), the derivative of log Φ (the inverse Mills ratio of -z).
 
     Examples
@@ -100,7 +109,7 @@ def _hazard_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     return value, -jnp.clip(value * _hazard_plus_z(z, value), 0.0, 1.0) * dz
 
 
-def _hazard_plus_z(z: Array, value: Array) -> Array:
+def _hazard_plus_z(z: Float[AnyArray, "*batch"], value: Float[AnyArray, "*batch"]) -> Values:
     """Return z + h(z), which cancels far in the left tail: there Laplace's continued fraction gives it."""
     far = z < -_FAR
     x = jnp.where(far, -z, _FAR)
@@ -111,7 +120,7 @@ def _hazard_plus_z(z: Array, value: Array) -> Array:
 
 
 @jax.custom_jvp
-def log_probit(z: Array) -> Array:
+def log_probit(z: Float[AnyArray, "*batch"] | float) -> Values:
     """Log of the standard normal distribution function.
 
     Examples

@@ -26,7 +26,6 @@ from choicegp.prediction.choices import (
     N_SAMPLES,
     SCORE_SAMPLES,
     Group,
-    chosen_in,
     groups,
     log_likelihoods,
     mean_of_logs,
@@ -112,7 +111,7 @@ class BestObjectPredictor(NamedTuple):
         result = np.empty(len(self.data))
         for group, objects in self._chunks():
             a = len(group.rows)
-            chosen = chosen_in(self.data, group)
+            chosen = self.data.flat_chosen[group.places]
             if normalized:
                 with np.errstate(divide="ignore"):
                     logs = np.log(np.sum(np.where(chosen, self._table(objects), 0.0), axis=0))

@@ -7,7 +7,6 @@ Larger sets use the Pareto sets of posterior samples.  Sample points are fixed, 
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import jax
@@ -17,6 +16,7 @@ from jax import Array
 
 from choicegp.compute.programs import present_device, program
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import sets_by_size, split_sets
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
 from choicegp.inference.posterior import Posterior
@@ -38,9 +38,10 @@ _BLOCK = 500_000  # the same where a chunk is worked through in blocks of points
 
 
 class Group(NamedTuple):
-    """Sets of one size: their numbers (n,), and the rows of their objects (a, m); m >= n, padded."""
+    """Sets of one size: their numbers (n,), where their objects are shown and their rows (a, m); m >= n, padded."""
 
     sets: np.ndarray
+    places: np.ndarray
     rows: np.ndarray
 
 
@@ -49,15 +50,12 @@ def groups(data: ChoiceData, cells: Callable[[int], int]) -> Iterator[Group]:
 
     ``cells`` tells how many numbers a set of that many objects takes while it is worked on.
     """
-    sizes = np.diff(data.offsets)
-    for a in np.unique(sizes):
-        sets = np.flatnonzero(sizes == a)
-        rows = data.flat_shown[data.offsets[sets][None, :] + np.arange(a)[:, None]]
-        size = _chunk_size(cells(int(a)), len(sets))
+    for sets, by_set in sets_by_size(data.offsets):
+        size = _chunk_size(cells(by_set.shape[1]), len(sets))
         for start in range(0, len(sets), size):
-            part = np.arange(start, min(start + size, len(sets)))
-            filled = np.concatenate([part, np.full(size - len(part), part[-1])])
-            yield Group(sets[part], rows[:, filled])
+            filled = np.minimum(np.arange(start, start + size), len(sets) - 1)
+            places = by_set[filled].T
+            yield Group(sets[start : start + size], places, data.flat_shown[places])
 
 
 def _chunk_size(cells: int, n_sets: int) -> int:
@@ -74,14 +72,6 @@ def _cells(a: int) -> int:
         return a * a * LARGE_SAMPLES
     # On accelerators few large chunks: every call of a program costs about as much as a thousand tables.
     return 2**a * (N_SAMPLES if present_device().platform == "cpu" else 1)
-
-
-def chosen_in(data: ChoiceData, group: Group) -> np.ndarray:
-    """Return which objects of a group's sets were chosen, (a, m)."""
-    a, m = group.rows.shape
-    assert data.flat_chosen is not None
-    chosen = data.flat_chosen[data.offsets[group.sets][None, :] + np.arange(a)[:, None]]
-    return np.pad(chosen, ((0, 0), (0, m - len(group.sets))), mode="edge")
 
 
 class SetUtilities(NamedTuple):
@@ -250,12 +240,12 @@ class ChoicePredictor(NamedTuple):
     def probabilities(self) -> list[np.ndarray]:
         """P(object is chosen), one array per set aligned with ``data.shown``."""
         (probability,) = self._of_shown(self._chances)
-        return [probability[start:stop] for start, stop in pairwise(self.data.offsets)]
+        return split_sets(probability, self.data.offsets)
 
     def choices(self) -> list[np.ndarray]:
         """Most probable choice from each set, as row numbers of ``data.X``."""
         (chosen,) = self._of_shown(self._best)
-        return [self.data.flat_shown[start:stop][chosen[start:stop] > 0] for start, stop in pairwise(self.data.offsets)]
+        return split_sets(self.data.flat_shown, self.data.offsets, chosen > 0)
 
     def of_shown(self) -> tuple[np.ndarray, np.ndarray]:
         """P(object is chosen) and whether the most probable choice has it, aligned with ``data.flat_shown``."""
@@ -268,11 +258,10 @@ class ChoicePredictor(NamedTuple):
         for group, objects in self._chunks():
             a = len(group.rows)
             scores = self._table(objects) if a <= MAX_ENUMERATED else self._sampled(objects)
-            places = self.data.offsets[group.sets] + np.arange(a)[:, None]
             n = len(group.sets)
             own, scores = Objects(objects.X[:, :n], objects.codes[:, :n]), scores[:, :n]
             for result, part in zip(results, parts, strict=True):
-                result[places] = part(own, scores)
+                result[group.places[:, :n]] = part(own, scores)
         return results
 
     def _chances(self, objects: Objects, scores: np.ndarray) -> np.ndarray:
@@ -328,7 +317,7 @@ class ChoicePredictor(NamedTuple):
         result = np.empty(len(self.data))
         for group, objects in self._chunks():
             a, m = group.rows.shape
-            chosen = chosen_in(self.data, group)
+            chosen = self.data.flat_chosen[group.places]
             if not normalized:
                 points = self._normals(a, SCORE_SAMPLES)
                 values = log_likelihoods(self.posterior, objects, chosen, points, DISCERNIBILITY)

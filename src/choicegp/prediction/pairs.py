@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import sets_by_size
 
 _CHUNK = 1024  # pairs at a time
 
@@ -41,12 +42,10 @@ def copeland_winners(data: ChoiceData, beats: Callable[[np.ndarray, np.ndarray],
         Takes two arrays of rows and returns P(first beats second).
     """
     result: list[np.ndarray] = [np.empty(0, int)] * len(data)
-    sizes = np.diff(data.offsets)
-    for size in np.unique(sizes):
-        sets = np.flatnonzero(sizes == size)
-        rows = data.flat_shown[data.offsets[sets][:, None] + np.arange(size)]
+    for sets, places in sets_by_size(data.offsets):
+        rows = data.flat_shown[places]
         wins = np.zeros(rows.shape)
-        left, right = np.triu_indices(size, 1)
+        left, right = np.triu_indices(rows.shape[1], 1)
         if len(left):
             p = beats(rows[:, left].ravel(), rows[:, right].ravel()).reshape(len(sets), -1)
             ahead = np.where(p > 0.5, 1.0, np.where(p < 0.5, 0.0, 0.5))

@@ -9,6 +9,7 @@ from jax import Array
 
 from choicegp.compute.programs import program
 from choicegp.data.pareto import undominated
+from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise
@@ -132,7 +133,7 @@ def recommended(
     rows = _candidates(utilities.mean, utilities.sd)
     if len(rows) < min(n, len(objects.X)):
         # Fewer than asked for can be the best of all: the next ones by the sum of their utilities come along.
-        centre = utilities.mean / (np.std(utilities.mean, axis=0) + np.finfo(float).tiny)
+        centre = utilities.mean / FeatureScaling.of(utilities.mean).scale
         rest = np.setdiff1d(np.argsort(-centre.sum(axis=1), kind="stable"), rows, assume_unique=True)
         rest = rest[np.argsort(-centre[rest].sum(axis=1), kind="stable")]
         rows = np.sort(np.concatenate([rows, rest[: min(n, _MOST_CANDIDATES) - len(rows)]]))
@@ -167,7 +168,7 @@ def _candidates(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
     if len(rows) <= _MOST_CANDIDATES:
         return rows
     # What beats an object has a larger sum: the counts are exact for the objects of the largest sums.
-    centre = mean[rows] / (np.std(mean[rows], axis=0) + np.finfo(float).tiny)
+    centre = mean[rows] / FeatureScaling.of(mean[rows]).scale
     best = centre[np.argsort(-centre.sum(axis=1), kind="stable")[:_MOST_CANDIDATES]]
     fewest = np.argsort(_n_beating(centre, best), kind="stable")[:_MOST_CANDIDATES]
     return np.sort(rows[fewest])

@@ -1,53 +1,41 @@
 """Finding everything that is wrong with choice data, and leaving it out on request.
 
-Constructors put what they read into a :class:`Draft` and report into :class:`Findings` what only they can
-see; :func:`settle` finds the rest, then raises or leaves the defective sets out.
+Readers put what they read into a :class:`Draft` and report into :class:`Findings` what only they can see;
+:func:`settle` finds the rest, then raises an error or leaves the defective sets out.
 """
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.checks import check_one_of, plain
-from choicegp.errors import ChoiceDataError, Defect
-from choicegp.reading.columns import is_missing
-from choicegp.reading.encoding import FeatureEncoding
+from choicegp.checks import check_one_of, counted, plain
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+
+if TYPE_CHECKING:
+    from choicegp.reading.encoding import FeatureEncoding
 
 OnError = Literal["raise", "skip"]
 
 MAX_SET_SIZE = 10_000
 
-# After one of these it cannot be told whether anything was chosen: saying so too would mislead.
+# After one of these it is not clear whether anything was chosen: reporting that too would mislead.
 _CHOICE_UNCLEAR = ("chosen-not-shown", "unknown-object", "wrong-flag", "missing-id", "empty-set")
 
 
 class Draft(NamedTuple):
-    """Choice data as read, before they are checked.
+    """Choice data as read, before they are checked; the fields are those of ``ChoiceData``, and ``rows``.
 
-    Attributes
-    ----------
-    X : float array (t, k)
-        Encoded features; rows of spoiled objects may hold NaN.
-    object_ids : array (t,)
-    encoding : FeatureEncoding
-    flat_shown : int array (n,)
-        Rows of ``X``, set after set; -1 for an object that cannot be told (a finding says why).
-    offsets : int array (m + 1,)
-    flat_chosen : bool array (n,) or None
-    set_ids : array (m,)
-    respondents : array (m,) or None
-    weights : float array (m,) or None
-    rows : int array (n,) or None
-        Where each entry was read.
+    Objects that are spoiled may have NaN in ``X``; an object that is not known is -1 in ``flat_shown`` (a finding
+    says why). ``rows`` (n,) holds the row from which each entry of ``flat_shown`` was read.
     """
 
     X: NDArray[np.float64]
     object_ids: NDArray[Any]
-    encoding: FeatureEncoding
+    encoding: "FeatureEncoding"
     flat_shown: NDArray[np.int64]
     offsets: NDArray[np.int64]
     flat_chosen: NDArray[np.bool_] | None
@@ -56,6 +44,24 @@ class Draft(NamedTuple):
     weights: NDArray[np.float64] | None = None
     rows: NDArray[np.int64] | None = None
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The fields of ``ChoiceData``."""
+        return {name: value for name, value in self._asdict().items() if name != "rows"}
+
+
+class Places(NamedTuple):
+    """How a defect names the entries of a column: by their object, by their row of a file, or by position."""
+
+    rows: NDArray[Any] | None = None
+    objects: NDArray[Any] | None = None
+
+    def found(self, kind: str, problem: str, position: int | np.integer) -> tuple[int, Defect]:
+        """Return a defect of the entry at this position, after the position."""
+        if self.objects is not None:
+            return int(position), Defect(kind, problem, object=plain(self.objects[position]))
+        return int(position), Defect(kind, problem, int(position if self.rows is None else self.rows[position]))
+
 
 class Findings:
     """The defects found so far, and the sets and objects they spoil.
@@ -63,7 +69,6 @@ class Findings:
     Parameters
     ----------
     set_ids : array (m,)
-    n_objects : int
     source : str, optional
         Where the data came from and how its rows are counted.
     set_rows : int array (m,), optional
@@ -71,17 +76,11 @@ class Findings:
     """
 
     def __init__(
-        self,
-        set_ids: NDArray[Any],
-        n_objects: int,
-        source: str | None = None,
-        set_rows: NDArray[np.int64] | None = None,
+        self, set_ids: NDArray[Any], source: str | None = None, set_rows: NDArray[np.int64] | None = None
     ) -> None:
-        self.set_ids = set_ids
-        self.source = source
-        self.set_rows = set_rows
+        self.set_ids, self.source, self.set_rows = set_ids, source, set_rows
         self.spoiled_sets = np.zeros(len(set_ids), dtype=bool)
-        self.spoiled_objects = np.zeros(n_objects, dtype=bool)
+        self.spoiled_objects: list[int] = []
         self._of_kind: dict[str, NDArray[np.bool_]] = {}
         self._found: list[tuple[int, int, Defect]] = []
 
@@ -101,23 +100,19 @@ class Findings:
         if rows is None and self.set_rows is not None:
             rows = self.set_rows[sets]
         for i, k in enumerate(sets):
-            defect = Defect(
-                kind,
-                problem if isinstance(problem, str) else problem[i],
-                None if rows is None else int(rows[i]),
-                plain(self.set_ids[k]),
-                None if objects is None else plain(objects[i]),
-            )
-            self._found.append((-1 if defect.row is None else defect.row, int(k), defect))
+            row = None if rows is None else int(rows[i])
+            named = None if objects is None else plain(objects[i])
+            text = problem if isinstance(problem, str) else problem[i]
+            self.add(Defect(kind, text, row, plain(self.set_ids[k]), named), int(k))
+
+    def add(self, defect: Defect, of_set: int = -1) -> None:
+        """Report a defect; by default it belongs to no known set."""
+        self._found.append((-1 if defect.row is None else defect.row, of_set, defect))
 
     def of_object(self, position: int, defect: Defect) -> None:
         """Report a defect of an object itself; the sets that show it are left out with it."""
-        self.spoiled_objects[position] = True
-        self._found.append((-1 if defect.row is None else defect.row, -1, defect))
-
-    def of_nothing(self, defect: Defect) -> None:
-        """Report a defect that belongs to no known set or object."""
-        self._found.append((-1 if defect.row is None else defect.row, -1, defect))
+        self.spoiled_objects.append(position)
+        self.add(defect)
 
     def sets_with(self, *kinds: str) -> NDArray[np.bool_]:
         """Mark the sets that have a defect of one of these kinds."""
@@ -130,40 +125,34 @@ class Findings:
         return tuple(defect for *_, defect in sorted(self._found, key=lambda found: found[:2]))
 
 
-def check_on_error(on_error: str) -> None:
-    """Refuse an unknown ``on_error``."""
+def settle(draft: Draft, findings: Findings, on_error: OnError) -> dict[str, Any]:
+    """Check a draft; raise with all its defects, or return the fields of ``ChoiceData`` without what is defective."""
     check_one_of("on_error", on_error, get_args(OnError))
-
-
-def settle(draft: Draft, findings: Findings, on_error: OnError) -> tuple[Draft, tuple[Defect, ...]]:
-    """Check a draft; raise with all its defects, or return it without the defective sets and objects."""
-    _check_sets(draft, findings)
+    gone = np.zeros(len(draft.object_ids), dtype=bool)
+    gone[findings.spoiled_objects] = True
+    _check_sets(draft, findings, gone)
     _check_attributes(draft, findings)
     defects = findings.defects
-    if not defects:
-        return draft, ()
-    if on_error == "raise":
-        raise ChoiceDataError(defects, findings.source)
-    return _without_spoiled(draft, findings), defects
+    if defects:
+        if on_error == "raise":
+            raise ChoiceDataError(defects, findings.source)
+        draft = _without_spoiled(draft, findings, gone)
+    return {**draft.parts, "skipped": defects}
 
 
-def _check_sets(draft: Draft, findings: Findings) -> None:
+def _check_sets(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> None:
     sizes = np.diff(draft.offsets)
     findings.in_sets("empty-set", "the set shows no object", np.flatnonzero(sizes == 0))
     large = np.flatnonzero(sizes > MAX_SET_SIZE)
-    findings.in_sets(
-        "too-large-set",
-        [f"the set shows {sizes[k]} objects; the limit is {MAX_SET_SIZE}: split it" for k in large],
-        large,
-    )
+    problems = [f"the set shows {sizes[k]} objects, more than the limit of {MAX_SET_SIZE}; split it" for k in large]
+    findings.in_sets("too-large-set", problems, large)
     of_set = np.repeat(np.arange(len(sizes)), sizes)
     _check_duplicates(draft, findings, of_set)
     if draft.flat_chosen is not None:
         n_chosen = np.bincount(of_set[draft.flat_chosen], minlength=len(sizes))
         nothing = (n_chosen == 0) & ~findings.sets_with(*_CHOICE_UNCLEAR)
         findings.in_sets("nothing-chosen", "nothing is chosen from the set", np.flatnonzero(nothing))
-    shows_spoiled = np.append(findings.spoiled_objects, False)[draft.flat_shown]
-    findings.spoiled_sets[of_set[shows_spoiled]] = True
+    findings.spoiled_sets[of_set[np.append(gone, False)[draft.flat_shown]]] = True
 
 
 def _check_duplicates(draft: Draft, findings: Findings, of_set: NDArray[np.int64]) -> None:
@@ -171,15 +160,9 @@ def _check_duplicates(draft: Draft, findings: Findings, of_set: NDArray[np.int64
     id_codes = np.append(pd.factorize(draft.object_ids, use_na_sentinel=False)[0], -1)
     known = draft.flat_shown >= 0
     keys = of_set * len(draft.object_ids) + id_codes[draft.flat_shown]
-    again = known & pd.Series(keys).where(known, -1).duplicated().to_numpy()
-    places = np.flatnonzero(again)
-    findings.in_sets(
-        "duplicate-object",
-        "the object is shown twice in the set",
-        of_set[places],
-        draft.object_ids[draft.flat_shown[places]],
-        None if draft.rows is None else draft.rows[places],
-    )
+    places = np.flatnonzero(known & pd.Series(keys).where(known, -1).duplicated().to_numpy())
+    ids, rows = draft.object_ids[draft.flat_shown[places]], None if draft.rows is None else draft.rows[places]
+    findings.in_sets("duplicate-object", "the object is shown twice in the set", of_set[places], ids, rows)
 
 
 def _check_attributes(draft: Draft, findings: Findings) -> None:
@@ -192,9 +175,8 @@ def _check_attributes(draft: Draft, findings: Findings) -> None:
         findings.in_sets("missing-id", "the respondent is missing", missing)
 
 
-def _without_spoiled(draft: Draft, findings: Findings) -> Draft:
-    spoiled, gone = findings.spoiled_sets, findings.spoiled_objects
-    defects = findings.defects
+def _without_spoiled(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> Draft:
+    spoiled, defects = findings.spoiled_sets, findings.defects
     if spoiled.all():
         raise ChoiceDataError(defects, f"{findings.source or 'choice data'}: no set is without defects")
     kept = select_sets(draft, np.flatnonzero(~spoiled))
@@ -204,22 +186,51 @@ def _without_spoiled(draft: Draft, findings: Findings) -> Draft:
         new_row = np.cumsum(~gone) - 1
         kept = kept._replace(X=kept.X[~gone], object_ids=kept.object_ids[~gone], flat_shown=new_row[kept.flat_shown])
         parts += f" and {gone.sum()} of {len(gone)} objects"
-    noun = "defect" if len(defects) == 1 else "defects"
-    warnings.warn(f"{parts} were left out ({len(defects)} {noun}); see data.skipped", UserWarning, stacklevel=5)
+    # The warning points at the caller of the constructor that calls `settle`.
+    warnings.warn(
+        f"{parts} were left out ({counted(len(defects), 'defect')}); see data.skipped", UserWarning, stacklevel=4
+    )
     return kept
 
 
 def select_sets(draft: Draft, sets: NDArray[np.int64]) -> Draft:
     """Return the draft with these sets only, in this order; the objects stay."""
     sizes = np.diff(draft.offsets)[sets]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    offsets = offsets_of(sizes)
     entries = np.repeat(draft.offsets[:-1][sets] - offsets[:-1], sizes) + np.arange(offsets[-1])
+
+    def taken(part: Any, places: NDArray[np.int64]) -> Any:
+        return None if part is None else part[places]
+
     return draft._replace(
-        flat_shown=draft.flat_shown[entries],
         offsets=offsets,
-        flat_chosen=None if draft.flat_chosen is None else draft.flat_chosen[entries],
-        set_ids=draft.set_ids[sets],
-        respondents=None if draft.respondents is None else draft.respondents[sets],
-        weights=None if draft.weights is None else draft.weights[sets],
-        rows=None if draft.rows is None else draft.rows[entries],
+        **{name: taken(getattr(draft, name), entries) for name in ("flat_shown", "flat_chosen", "rows")},
+        **{name: taken(getattr(draft, name), sets) for name in ("set_ids", "respondents", "weights")},
     )
+
+
+def offsets_of(sizes: NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return where sets of these sizes begin when they are laid end to end, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def factorized(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return codes (-1 for missing) and the distinct values in the order of their appearance."""
+    try:
+        codes, distinct = pd.factorize(column)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        name = getattr(column, "name", None)
+        where = "a column" if name is None else f"column {name!r}"
+        raise ChoiceGPError(f"{where} holds lists, dicts or sets; its cells must be single numbers or words") from error
+    return codes.astype(np.int64), np.asarray(distinct, dtype=object)
+
+
+def is_missing(values: Any) -> NDArray[np.bool_]:
+    """Mark missing values of a column: NaN, None and blank text."""
+    series = pd.Series(values)
+    missing = series.isna().to_numpy(dtype=bool)
+    if not pd.api.types.is_numeric_dtype(series.dtype):
+        codes, distinct = factorized(series)
+        blank = np.array([isinstance(value, str) and not value.strip() for value in distinct] + [False])
+        missing = missing | blank[codes]
+    return missing

@@ -5,29 +5,52 @@ category. The encoding is learned once and kept with the data (and a fitted mode
 encoded in the same way.
 """
 
+import datetime
 import json
+import math
+import numbers
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from choicegp.checks import check_distinct, kind_of, listed
-from choicegp.errors import ChoiceDataError, ChoiceGPError
-from choicegp.reading.columns import (
-    Encoded,
-    FeatureColumn,
-    Places,
-    encode_categorical,
-    encode_numeric,
-    learn_column,
-    not_an_indicator,
-    not_finite,
-)
+from choicegp.checks import as_table, check_distinct, kind_of, listed, plain
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+from choicegp.reading.defects import Places, factorized, is_missing
 
+MAX_CATEGORIES = 1000
 _POSITIONS = Places()
+_TIMES = (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
+
+Encoded = tuple[NDArray[np.float64], list[tuple[int, Defect]]]
+
+
+class FeatureColumn(NamedTuple):
+    """One column of the objects' table.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"numeric", "categorical"}
+    categories : tuple
+        The categories in the order of their features; empty for a numeric column.
+    """
+
+    name: str
+    kind: Literal["numeric", "categorical"]
+    categories: tuple[Any, ...] = ()
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features this column becomes."""
+        if self.kind == "numeric":
+            return (self.name,)
+        shown = self.categories[1:] if len(self.categories) == 2 else self.categories
+        return tuple(f"{self.name}={category}" for category in shown)
 
 
 @dataclass(frozen=True)
@@ -81,19 +104,10 @@ class FeatureEncoding:
 
     @classmethod
     def learn(cls, frame: pd.DataFrame, *, places: Places = _POSITIONS) -> "FeatureEncoding":
-        """Learn the encoding of a table of objects; missing values are passed over.
+        """Learn the encoding of a table of feature columns, one row per object; missing values are passed over."""
+        return cls(tuple(_learned(name, column, places) for name, column in _named_columns(frame).items()))
 
-        Parameters
-        ----------
-        frame : DataFrame
-            One row per object, only feature columns.
-        places : Places, optional
-            How errors name the rows.
-        """
-        columns = _named_columns(frame)
-        return cls(tuple(learn_column(name, column, places) for name, column in columns.items()))
-
-    def encode(self, frame: pd.DataFrame | ArrayLike) -> NDArray[np.float64]:
+    def encode(self, frame: pd.DataFrame | ArrayLike, *, places: Places = _POSITIONS) -> NDArray[np.float64]:
         """Encode objects; an array is taken as features that are encoded already.
 
         Raises
@@ -101,32 +115,26 @@ class FeatureEncoding:
         ChoiceDataError
             Names every value that is missing, not finite or of an unknown category.
         """
-        X, defects = self.inspect(frame)
-        if defects:
-            raise ChoiceDataError([defect for _, defect in defects])
-        return X
+        return _without_defects(self.inspect(frame, places=places))
 
     def inspect(self, frame: pd.DataFrame | ArrayLike, *, places: Places = _POSITIONS) -> Encoded:
-        """Encode objects and tell what is wrong with them, instead of raising.
-
-        Returns
-        -------
-        X : array (t, k)
-            Defective values are NaN.
-        defects : list of (position, Defect)
-        """
+        """Encode objects and return what is wrong with them, instead of raising an error; defective values are NaN."""
         if not isinstance(frame, pd.DataFrame):
             return self._inspect_array(as_table(frame), places)
         given = _named_columns(frame)
-        self._check_columns(list(given))
+        self._check_columns(given)
         parts, defects = [], []
         for column in self.columns:
-            encode = encode_numeric if column.kind == "numeric" else encode_categorical
+            encode = _encode_numeric if column.kind == "numeric" else _encode_categorical
             part, found = encode(column, given[column.name], places)
             parts.append(part)
             defects += found
-        defects.sort(key=lambda found: found[0])
-        return np.column_stack(parts), defects
+        return np.column_stack(parts), sorted(defects, key=lambda found: found[0])
+
+    def by_column(self, X: NDArray[np.float64]) -> Iterator[tuple[FeatureColumn, NDArray[np.float64]]]:
+        """Yield each column with its features, a part of the encoded table ``X``."""
+        ends = np.cumsum([len(column.feature_names) for column in self.columns])
+        return zip(self.columns, np.split(X, ends[:-1], axis=1), strict=True)
 
     def decode(self, X: ArrayLike) -> pd.DataFrame:
         """Return the table that encodes to ``X``; categories come back as pandas categoricals.
@@ -137,14 +145,8 @@ class FeatureEncoding:
         >>> encoding.decode([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])["size"].tolist()
         ['L', 'S']
         """
-        table, defects = self._inspect_array(as_table(X), _POSITIONS)
-        if defects:
-            raise ChoiceDataError([defect for _, defect in defects])
         decoded: dict[str, Any] = {}
-        start = 0
-        for column in self.columns:
-            part = table[:, start : start + len(column.feature_names)]
-            start += part.shape[1]
+        for column, part in self.by_column(_without_defects(self._inspect_array(as_table(X), _POSITIONS))):
             if column.kind == "numeric":
                 decoded[column.name] = part[:, 0]
             else:
@@ -156,27 +158,15 @@ class FeatureEncoding:
     def recode(
         self, X: ArrayLike, old: "FeatureEncoding", object_ids: NDArray[Any] | None = None
     ) -> NDArray[np.float64]:
-        """Encode by this encoding what another one had encoded.
-
-        Parameters
-        ----------
-        X : array_like (t, k)
-            Features encoded by ``old``.
-        old : FeatureEncoding
-        object_ids : array (t,), optional
-            Names the objects in errors.
-        """
+        """Encode by this encoding what ``old`` had encoded as ``X``; errors name the objects by their ids."""
         if old.is_plain and not self.is_plain:
             raise ChoiceGPError(
-                f"the objects came as an array and their features have no names; wanted are "
-                f"{listed(column.name for column in self.columns)}: use a DataFrame with these columns"
+                "the objects came as an array, whose features have no names; use a DataFrame with the columns "
+                f"{listed(column.name for column in self.columns)}"
             )
         if old.is_plain and self.is_plain and len(old.columns) != len(self.columns):
-            raise ChoiceGPError(f"the objects have {len(old.columns)} features; {len(self.columns)} are wanted")
-        recoded, defects = self.inspect(old.decode(X), places=Places(objects=object_ids))
-        if defects:
-            raise ChoiceDataError([defect for _, defect in defects])
-        return recoded
+            raise ChoiceGPError(f"the objects have {len(old.columns)} features instead of {len(self.columns)}")
+        return self.encode(old.decode(X), places=Places(objects=object_ids))
 
     def to_json(self) -> str:
         """Return the encoding as JSON text."""
@@ -200,32 +190,27 @@ class FeatureEncoding:
             raise ChoiceGPError("this is not the JSON text of a feature encoding") from error
         return cls(tuple(columns))
 
-    def _check_columns(self, given: list[str]) -> None:
-        wanted = [column.name for column in self.columns]
-        if set(given) == set(wanted):
-            return
-        missing = [name for name in wanted if name not in given]
-        extra = [name for name in given if name not in wanted]
-        parts = [
-            f"{names} {what}" for names, what in ((listed(missing), "missing"), (listed(extra), "not known")) if names
-        ]
-        raise ChoiceGPError(f"the feature columns do not fit: {'; '.join(parts)}; the features are {listed(wanted)}")
+    def _check_columns(self, given: dict[str, pd.Series]) -> None:
+        known = dict.fromkeys(column.name for column in self.columns)
+        missing = listed(name for name in known if name not in given)
+        extra = listed(name for name in given if name not in known)
+        parts = [f"{names} {what}" for names, what in ((missing, "missing"), (extra, "not known")) if names]
+        if parts:
+            raise ChoiceGPError(f"the feature columns do not fit: {'; '.join(parts)}; the features are {listed(known)}")
 
     def _inspect_array(self, table: NDArray[np.float64], places: Places) -> Encoded:
-        if table.shape[1] != len(self.feature_names):
-            raise ChoiceGPError(
-                f"the array has {table.shape[1]} columns; {len(self.feature_names)} are wanted: "
-                f"{listed(self.feature_names)}"
-            )
-        defects = []
-        for i, j in np.argwhere(~np.isfinite(table)):
-            defects.append((int(i), not_finite(self.feature_names[j], float(table[i, j]), int(i), places)))
-        start = 0
-        for column in self.columns:
-            part = table[:, start : start + len(column.feature_names)]
-            start += part.shape[1]
+        names = self.feature_names
+        if table.shape[1] != len(names):
+            raise ChoiceGPError(f"the array has {table.shape[1]} columns instead of {len(names)}: {listed(names)}")
+        defects = [_not_finite(names[j], float(table[i, j]), i, places) for i, j in np.argwhere(~np.isfinite(table))]
+        for column, part in self.by_column(table):
             if column.kind == "categorical":
-                defects += not_an_indicator(column, part, places)
+                proper = ((part == 0) | (part == 1)).all(axis=1) & (
+                    (part.sum(axis=1) == 1) | (len(column.categories) == 2)
+                )
+                wrong = np.flatnonzero(~proper & np.isfinite(part).all(axis=1))
+                problem = f"the 0/1 features of {column.name!r} do not name one category"
+                defects += [places.found("not-a-category", problem, i) for i in wrong]
         return table, defects
 
 
@@ -235,77 +220,11 @@ def check_encoding(encoding: object) -> None:
         raise ChoiceGPError(f"encoding must be a FeatureEncoding, not {kind_of(encoding)}")
 
 
-def group_equal_rows(
-    X: NDArray[np.float64], labels: NDArray[np.int64] | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give equal rows of ``X`` (of equal labels) equal numbers.
-
-    Parameters
-    ----------
-    X : float array (n, k)
-    labels : int array (n,), optional
-        Rows of different labels are kept apart.
-
-    Returns
-    -------
-    group : int array (n,)
-        0, 1, ... in the order of first appearance.
-    first : int array (groups,)
-        The first row of each group.
-
-    Examples
-    --------
-    >>> group_equal_rows(np.array([[1.0], [2.0], [1.0]]))
-    (array([0, 1, 0]), array([0, 1]))
-    """
-    values = np.asarray(X, dtype=np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
-    columns: list[NDArray[Any]] = [] if labels is None else [labels]
-    columns += [values[:, j] for j in range(values.shape[1])]
-    hashed = pd.util.hash_pandas_object(pd.DataFrame(dict(enumerate(columns))), index=False)
-    group, first = _factorized(hashed.to_numpy())
-    same = (values == values[first[group]]).all()
-    if labels is not None:
-        same = same and (labels == labels[first[group]]).all()
-    if not same:
-        # Two rows share a hash: number them column by column, which is slower but exact.
-        group = np.zeros(len(values), dtype=np.int64)
-        for column in columns:
-            codes = _factorized(column)[0]
-            group, first = _factorized(group * (codes.max(initial=0) + 1) + codes)
-    return group, first
-
-
-def _factorized(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    codes, distinct = pd.factorize(values, use_na_sentinel=False)
-    first = np.empty(len(distinct), dtype=np.int64)
-    # Written back to front, so that the first row of a group is what remains.
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    return codes.astype(np.int64), first
-
-
-def as_table(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
-    """Return a new float array (t, c), which may hold NaN, or say why ``X`` is no table of numbers."""
-    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
-        X = np.ma.filled(X.astype(np.float64), np.nan)
-    if X is None or isinstance(X, str | bytes | dict | set | frozenset):
-        raise ChoiceGPError(f"{name} must be an array or a DataFrame with one row per object, not {kind_of(X)}")
-    try:
-        array = np.asarray(X)
-    except (ValueError, TypeError) as error:
-        raise ChoiceGPError(f"{name} is not a table of numbers: its rows differ in length") from error
-    if array.dtype.kind not in "biuf":
-        raise ChoiceGPError(
-            f"{name} is not a table of real numbers (it is {kind_of(X)} of type {array.dtype}); "
-            "pass a DataFrame if some columns are words"
-        )
-    if array.ndim != 2:
-        hint = "; for a single feature use X.reshape(-1, 1)" if array.ndim == 1 else ""
-        raise ChoiceGPError(f"{name} must have two dimensions (objects, features), not {array.ndim}{hint}")
-    if len(array) == 0:
-        raise ChoiceGPError(f"{name} has no rows: there are no objects")
-    if array.shape[1] == 0:
-        raise ChoiceGPError(f"{name} has no columns: objects need at least one feature")
-    return array.astype(np.float64)
+def _without_defects(encoded: Encoded) -> NDArray[np.float64]:
+    X, defects = encoded
+    if defects:
+        raise ChoiceDataError([defect for _, defect in defects])
+    return X
 
 
 def _named_columns(frame: pd.DataFrame) -> dict[str, pd.Series]:
@@ -314,3 +233,137 @@ def _named_columns(frame: pd.DataFrame) -> dict[str, pd.Series]:
     names = [str(name) for name in frame.columns]
     check_distinct(names, "columns")
     return {name: column for name, (_, column) in zip(names, frame.items(), strict=True)}
+
+
+def _learned(name: str, column: pd.Series, places: Places) -> FeatureColumn:
+    """Find out what kind a column is, and its categories."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        categories = [plain(value) for value in dtype.categories]
+        for value in categories:
+            if not isinstance(value, str | bool | int | float):
+                raise ChoiceGPError(
+                    f"feature {name!r} has a category that is neither a word nor a number but {kind_of(value)}; "
+                    "turn its categories into words"
+                )
+        return FeatureColumn(name, "categorical", _few_enough(name, categories))
+    if pd.api.types.is_complex_dtype(dtype):
+        raise ChoiceGPError(f"feature {name!r} holds complex numbers; use its real and imaginary parts")
+    distinct = np.zeros(0)
+    if not pd.api.types.is_numeric_dtype(dtype):
+        distinct = factorized(column[~is_missing(column)].astype(object))[1]
+    # A column without any value counts as numeric: all its values are reported as missing when it is encoded.
+    if all(isinstance(value, numbers.Real) for value in distinct):
+        return FeatureColumn(name, "numeric")
+    _check_words(name, column, distinct, places)
+    return FeatureColumn(name, "categorical", _few_enough(name, sorted(distinct)))
+
+
+def _few_enough(name: str, categories: Sequence[Any]) -> tuple[Any, ...]:
+    if not categories:
+        raise ChoiceGPError(f"feature {name!r} is a pandas Categorical without categories")
+    if len(categories) > MAX_CATEGORIES:
+        raise ChoiceGPError(
+            f"feature {name!r} has {len(categories)} categories, more than {MAX_CATEGORIES}; "
+            "is it an id or free text? Leave it out or group its categories"
+        )
+    return tuple(categories)
+
+
+def _check_words(name: str, column: pd.Series, distinct: NDArray[Any], places: Places) -> None:
+    for value in distinct:
+        if isinstance(value, _TIMES):
+            raise ChoiceGPError(
+                f"feature {name!r} holds dates or times; turn them into numbers (such as days since a start) "
+                "or leave it out"
+            )
+        if not isinstance(value, str | numbers.Real):
+            raise ChoiceGPError(f"feature {name!r} holds {kind_of(value)}; features must be numbers or words")
+    words = [value for value in distinct if not _reads_as_number(value)]
+    if 2 * len(words) >= len(distinct) and all(isinstance(value, str) for value in distinct):
+        return
+    # A number that Python cannot read (such as 5,5) shows best why the column was not read as numbers.
+    example = plain(next((value for value in distinct if not _is_float(value)), distinct[0]))
+    where = np.flatnonzero(column.isin(words or [example]).to_numpy(dtype=bool))
+    if words:
+        problem = f"feature {name!r} must be a number like most of its column, not "
+        found = [places.found("not-a-number", f"{problem}{plain(column.iloc[i])!r}", i) for i in where]
+    else:
+        problem = (
+            f"feature {name!r} holds numbers stored as text such as {example!r}; store them as numbers "
+            "(with a decimal point), or make the column a pandas Categorical if they are names"
+        )
+        found = [places.found("not-a-number", problem, where[0])]
+    raise ChoiceDataError([defect for _, defect in found])
+
+
+def _is_float(value: Any) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _reads_as_number(value: Any) -> bool:
+    if not isinstance(value, str):
+        return True
+    text = value.strip().replace(" ", "").replace("\u00a0", "")
+    if not any(letter.isdigit() for letter in text):
+        return False
+    # Decimal commas and thousands separators: numbers to their writer, words to Python.
+    readings = (text, text.replace(",", "."), text.replace(",", ""), text.replace(".", "").replace(",", "."))
+    return any(map(_is_float, readings))
+
+
+def _encode_numeric(column: FeatureColumn, given: pd.Series, places: Places) -> Encoded:
+    """Encode a column of numbers; what is not a finite number becomes NaN and a defect."""
+    dtype = given.dtype
+    if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
+        values = given.to_numpy(dtype=np.float64, na_value=np.nan)
+        wrong = np.zeros(len(given), dtype=bool)
+    else:
+        codes, distinct = factorized(given.astype(object).to_numpy())
+        real = [isinstance(value, numbers.Real) for value in distinct]
+        known = np.array([_as_float(v) if ok else np.nan for v, ok in zip(distinct, real, strict=True)] + [np.nan])
+        values = known[codes]
+        wrong = np.append(~np.array(real, dtype=bool), False)[codes] & ~is_missing(given)
+
+    def defect(i: int | np.integer) -> tuple[int, Defect]:
+        if not wrong[i]:
+            return _not_finite(column.name, values[i], i, places)
+        problem = f"feature {column.name!r} must be a number, not {plain(given.iloc[i])!r}"
+        return places.found("not-a-number", problem, i)
+
+    return values[:, None], [defect(i) for i in np.flatnonzero(~np.isfinite(values))]
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf if value > 0 else -math.inf
+
+
+def _encode_categorical(column: FeatureColumn, given: pd.Series, places: Places) -> Encoded:
+    """Encode a column of categories as 0/1; what is no known category becomes NaN and a defect."""
+    missing = is_missing(given)
+    codes, distinct = factorized(given)
+    known = pd.Index(list(column.categories), dtype=object)
+    found = np.append(known.get_indexer(pd.Index(distinct, dtype=object)), -1)[codes]
+
+    def defect(i: int | np.integer) -> tuple[int, Defect]:
+        if missing[i]:
+            return _not_finite(column.name, np.nan, i, places)
+        word = f"feature {column.name!r} has the unknown category {plain(given.iloc[i])!r}"
+        return places.found("unknown-category", f"{word}; the known ones are {listed(column.categories)}", i)
+
+    indicators = (found[:, None] == np.arange(len(known))).astype(np.float64)
+    indicators[found < 0] = np.nan
+    return indicators[:, int(len(known) == 2) :], [defect(i) for i in np.flatnonzero(found < 0)]
+
+
+def _not_finite(name: str, value: float, position: int | np.integer, places: Places) -> tuple[int, Defect]:
+    if np.isnan(value):
+        return places.found("missing-feature", f"feature {name!r} is missing", position)
+    return places.found("non-finite-feature", f"feature {name!r} is not finite ({value})", position)

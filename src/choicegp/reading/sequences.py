@@ -1,20 +1,29 @@
 """Reading choice data given as an object table and sequences of row numbers or ids, one per set."""
 
-from collections.abc import Iterable
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from choicegp.checks import check_one_of, kind_of, listed, plain
+from choicegp.checks import as_index, as_table, check_one_of, id_array, kind_of, number_array, plain, unique_index
 from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.columns import Places, is_missing
-from choicegp.reading.defects import Draft, Findings
-from choicegp.reading.encoding import FeatureEncoding, as_table, check_encoding
+from choicegp.reading.defects import Draft, Findings, Places, is_missing, offsets_of
+from choicegp.reading.encoding import FeatureEncoding, check_encoding
 
 _SET_TYPES = (list, tuple, range, np.ndarray, pd.Series, pd.Index, set, frozenset)
+
+
+class SetOptions(TypedDict, total=False):
+    """The other options of the constructors from sets; see :meth:`ChoiceData.from_sets`."""
+
+    by: Literal["row", "id"]
+    object_ids: Any
+    respondents: Any
+    weights: Any
+    set_ids: Any
+    encoding: FeatureEncoding | None
 
 
 class FlatSets(NamedTuple):
@@ -29,7 +38,6 @@ def read_sets(
     X: pd.DataFrame | ArrayLike,
     shown: Any,
     chosen: Any,
-    *,
     by: str = "row",
     object_ids: Any = None,
     respondents: Any = None,
@@ -39,15 +47,17 @@ def read_sets(
 ) -> tuple[Draft, Findings]:
     """Read sets into a draft, and report objects that are unknown, missing or chosen without being shown."""
     check_one_of("by", by, ("row", "id"))
-    table, ids, encoding, object_defects = read_objects(X, object_ids, encoding)
+    table, ids, encoding, object_defects = _read_objects(X, object_ids, encoding)
     sets = flatten(shown, "shown")
     m = len(sets.sizes)
     if m == 0:
         raise ChoiceGPError("there are no sets: shown is empty")
     named = np.arange(m) if set_ids is None else id_array(set_ids, m, "set_ids", "sets")
-    if set_ids is not None:
-        _check_set_ids(named)
-    findings = Findings(named, len(ids))
+    missing = np.flatnonzero(is_missing(named))
+    if len(missing):
+        raise ChoiceGPError(f"set_ids has no id at position {missing[0]}")
+    unique_index(named, "every set needs an id of its own")
+    findings = Findings(named)
     for position, defect in object_defects:
         findings.of_object(position, defect)
     rows = _object_rows(sets, ids, by, findings, "shown")
@@ -63,66 +73,60 @@ def read_sets(
         object_ids=ids,
         encoding=encoding,
         flat_shown=rows,
-        offsets=np.concatenate([[0], np.cumsum(sets.sizes)]).astype(np.int64),
+        offsets=offsets_of(sets.sizes),
         flat_chosen=flat_chosen,
         set_ids=named,
         respondents=None if respondents is None else id_array(respondents, m, "respondents", "sets"),
-        weights=None if weights is None else weight_array(weights, m),
+        weights=None if weights is None else _weight_array(weights, m),
     )
     return draft, findings
 
 
-def read_objects(
+def read_pairs(X: pd.DataFrame | ArrayLike, pairs: Any, **options: Unpack[SetOptions]) -> tuple[Draft, Findings]:
+    """Read pairs [winner, loser] into a draft; the options are those of :func:`read_sets`."""
+    flat = flatten(pairs, "pairs")
+    uneven = np.flatnonzero(flat.sizes != 2)
+    if len(uneven):
+        raise ChoiceGPError(
+            f"pairs must have two columns, winner and loser; row {uneven[0]} has {flat.sizes[uneven[0]]}"
+        )
+    shown = flat.labels.to_numpy().reshape(-1, 2)
+    return read_sets(X, shown, shown[:, :1], **options)
+
+
+def _read_objects(
     X: pd.DataFrame | ArrayLike, object_ids: Any, encoding: FeatureEncoding | None
 ) -> tuple[NDArray[np.float64], NDArray[Any], FeatureEncoding, list[tuple[int, Defect]]]:
     """Return encoded features, ids, encoding and the defects (with positions) of an object table."""
     if encoding is not None:
         check_encoding(encoding)
-    if isinstance(X, pd.DataFrame):
-        if len(X) == 0:
-            raise ChoiceGPError("X has no rows: there are no objects")
-        if isinstance(X.index, pd.MultiIndex) and object_ids is None:
+    table = X if isinstance(X, pd.DataFrame) else as_table(X)
+    if len(table) == 0:
+        raise ChoiceGPError("X has no rows: there are no objects")
+    if object_ids is None:
+        object_ids = table.index if isinstance(table, pd.DataFrame) else np.arange(len(table))
+        if isinstance(object_ids, pd.MultiIndex):
             raise ChoiceGPError("the index of X has several levels; objects need one id each: reset the index")
-        ids = id_array(X.index if object_ids is None else object_ids, len(X), "object_ids", "objects")
-        places = Places(objects=ids)
-        encoding = FeatureEncoding.learn(X, places=places) if encoding is None else encoding
-        table, defects = encoding.inspect(X, places=places)
-    else:
-        array = as_table(X)
-        ids = np.arange(len(array))
-        if object_ids is not None:
-            ids = id_array(object_ids, len(array), "object_ids", "objects")
-        encoding = FeatureEncoding.plain(array.shape[1]) if encoding is None else encoding
-        table, defects = encoding.inspect(array, places=Places(objects=ids))
+    ids = id_array(object_ids, len(table), "object_ids", "objects")
+    places = Places(objects=ids)
+    if encoding is None and isinstance(table, pd.DataFrame):
+        encoding = FeatureEncoding.learn(table, places=places)
+    elif encoding is None:
+        encoding = FeatureEncoding.plain(table.shape[1])
+    features, defects = encoding.inspect(table, places=places)
     for i in np.flatnonzero(is_missing(ids)):
         defects.append((int(i), Defect("missing-id", f"the object at row {i} of X has no id")))
-    return table, ids, encoding, defects
+    return features, ids, encoding, defects
 
 
-def id_array(values: Any, n: int, name: str, what: str) -> NDArray[Any]:
-    """Return ids as an array (n,): numbers as numbers, text as Python strings."""
-    if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
-        raise ChoiceGPError(f"{name} must be a sequence with one id for each of the {n} {what}, not {kind_of(values)}")
-    index = _as_index(values, name)
-    if len(index) != n:
-        raise ChoiceGPError(f"{name} has {len(index)} ids but there are {n} {what}")
-    if index.dtype.kind in "mM":
-        index = index.astype(object)
-    ids = index.infer_objects().to_numpy(copy=True)
-    return ids.astype(object) if ids.dtype.kind in "US" else ids
-
-
-def weight_array(values: Any, n: int) -> NDArray[np.float64]:
+def _weight_array(values: Any, n: int) -> NDArray[np.float64]:
     """Return weights as a float array (n,); whether they are above 0 is checked with the sets."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise ChoiceGPError("weights must be a sequence of numbers, one per set") from error
-    if array.dtype.kind not in "biuf" or array.ndim != 1:
+    array = number_array("weights", values, "; give one number per set")
+    if array.ndim != 1:
         raise ChoiceGPError(f"weights must be a sequence of numbers, one per set, not {kind_of(values)}")
     if len(array) != n:
         raise ChoiceGPError(f"weights has {len(array)} numbers but there are {n} sets")
-    return array.astype(np.float64)
+    return array
 
 
 def flatten(sets: Any, name: str) -> FlatSets:
@@ -132,7 +136,7 @@ def flatten(sets: Any, name: str) -> FlatSets:
         if sets.ndim == 2:
             # A list lets pandas see what objects there are: whole numbers, words or both.
             labels = sets.ravel().tolist() if sets.dtype == object else sets.ravel()
-            return _flat(_as_index(labels, name), np.full(sets.shape[0], sets.shape[1]))
+            return _flat(as_index(name, labels), np.full(sets.shape[0], sets.shape[1]))
     one_dimensional = isinstance(sets, np.ndarray) and sets.ndim == 1
     if not one_dimensional and not isinstance(sets, list | tuple | pd.Series):
         raise ChoiceGPError(f"{name} must be a list with one sequence of objects per set, not {kind_of(sets)}")
@@ -142,8 +146,8 @@ def flatten(sets: Any, name: str) -> FlatSets:
     # Arrays of different types would be joined as text or floats, so only those of one type are.
     kinds = {part.dtype.kind if isinstance(part, np.ndarray) else None for part in filled}
     if kinds and kinds <= {"i"}:
-        return _flat(_as_index(np.concatenate(filled), name), sizes)
-    return _flat(_as_index(list(chain.from_iterable(filled)), name), sizes)
+        return _flat(as_index(name, np.concatenate(filled)), sizes)
+    return _flat(as_index(name, list(chain.from_iterable(filled))), sizes)
 
 
 def _unmasked(array: Any) -> Any:
@@ -167,15 +171,6 @@ def _one_set(part: Any, name: str, k: int) -> Any:
     return part
 
 
-def _as_index(values: Any, name: str) -> pd.Index:
-    try:
-        ready = isinstance(values, np.ndarray | pd.Index | pd.Series)
-        index = pd.Index(values if ready else list(values), tupleize_cols=False)
-    except (ValueError, TypeError) as error:
-        raise ChoiceGPError(f"{name} holds sequences inside its sets; single row numbers or ids are wanted") from error
-    return index
-
-
 def _flat(labels: pd.Index, sizes: NDArray[np.int64]) -> FlatSets:
     return FlatSets(labels, sizes, np.repeat(np.arange(len(sizes)), sizes))
 
@@ -186,27 +181,20 @@ def _object_rows(sets: FlatSets, ids: NDArray[Any], by: str, findings: Findings,
     if len(sets.labels) == 0:
         return np.zeros(0, dtype=np.int64)
     if by == "row":
-        if sets.labels.dtype.kind not in "iu":
-            _refuse_labels(sets, name)
-        labels = sets.labels.to_numpy()
+        labels = row_numbers(sets, name, "X", "use by='id' for ids")
         known = (labels >= 0) & (labels < len(ids))
         rows = np.full(len(labels), -1, dtype=np.int64)  # labels may be unsigned, which have no -1
         rows[known] = labels[known]
-        problem = f"it is {name} but X has only rows 0 to {len(ids) - 1}"
+        problem = f"the object is {name}, but X has only rows 0 to {len(ids) - 1}"
     else:
-        index = pd.Index(ids, tupleize_cols=False)
-        if not index.is_unique:
-            raise ChoiceGPError(
-                f"with by='id' every object needs an id of its own; these repeat: "
-                f"{listed(index[index.duplicated()].unique())}"
-            )
+        index = unique_index(ids, "with by='id' every object needs an id of its own")
         try:
             rows = np.asarray(index.get_indexer(sets.labels), dtype=np.int64)
         except TypeError as error:
             raise ChoiceGPError(f"{name} holds things that cannot be ids (lists or dicts)") from error
         missing = is_missing(sets.labels)
         rows[missing] = -1
-        problem = f"it is {name} but no object has this id (ids are such as {plain(ids[0])!r})"
+        problem = f"the object is {name}, but no object has this id (an example of an id is {plain(ids[0])!r})"
     gone = np.flatnonzero(missing)
     findings.in_sets("missing-id", f"an id among the {name} is missing", sets.of_set[gone])
     unknown = np.flatnonzero((rows < 0) & ~missing)
@@ -214,18 +202,20 @@ def _object_rows(sets: FlatSets, ids: NDArray[Any], by: str, findings: Findings,
     return rows
 
 
-def _refuse_labels(sets: FlatSets, name: str) -> None:
+def row_numbers(sets: FlatSets, name: str, table: str, advice: str) -> NDArray[np.integer]:
+    """Return the labels as an array; raise an error when they are not whole numbers, as rows of a table are."""
+    if len(sets.labels) == 0:
+        return np.zeros(0, dtype=np.int64)
+    if sets.labels.dtype.kind in "iu":
+        return sets.labels.to_numpy()
     labels = sets.labels.tolist()
     # A missing one comes first: it is what makes the numbers around it floats.
-    suspects = [*np.flatnonzero(sets.labels.isna()), *range(len(labels))]
-    for i in suspects:
+    for i in (*np.flatnonzero(sets.labels.isna()), *range(len(labels))):
         label = labels[i]
         if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer):
-            raise ChoiceGPError(
-                f"{name}[{sets.of_set[i]}] holds {plain(label)!r} ({kind_of(label)}); row numbers of X are "
-                "wanted (use by='id' for ids)"
-            )
-    raise ChoiceGPError(f"{name} must hold row numbers of X, not numbers of type {sets.labels.dtype}")
+            held = f"{name}[{sets.of_set[i]}] holds {plain(label)!r} ({kind_of(label)})"
+            raise ChoiceGPError(f"{held} instead of a row number of {table}; {advice}")
+    raise ChoiceGPError(f"{name} must hold row numbers of {table}, not numbers of type {sets.labels.dtype}")
 
 
 def _mark_chosen(
@@ -241,33 +231,14 @@ def _mark_chosen(
     known = np.flatnonzero(kept_rows >= 0)
     keys = kept.of_set[known] * len(ids) + kept_rows[known]
     again = known[pd.Series(keys).duplicated().to_numpy()]
-    findings.in_sets(
-        "duplicate-object",
-        "the object is listed twice among the chosen",
-        kept.of_set[again],
-        ids[kept_rows[again]],
-    )
+    problem = "the object is listed twice among the chosen"
+    findings.in_sets("duplicate-object", problem, kept.of_set[again], ids[kept_rows[again]])
     absent = known[~_is_in(keys, shown_keys)]
-    findings.in_sets(
-        "chosen-not-shown",
-        "the object is chosen but was not shown",
-        kept.of_set[absent],
-        ids[kept_rows[absent]],
-    )
+    problem = "the object is chosen but was not shown"
+    findings.in_sets("chosen-not-shown", problem, kept.of_set[absent], ids[kept_rows[absent]])
     return _is_in(shown_keys, keys)
 
 
 def _is_in(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
     # Hashing: many times faster than NumPy's sorting at millions of keys.
     return pd.Series(keys).isin(others).to_numpy()
-
-
-def _check_set_ids(set_ids: NDArray[Any]) -> None:
-    index = pd.Index(set_ids, tupleize_cols=False)
-    missing = np.flatnonzero(is_missing(set_ids))
-    if len(missing):
-        raise ChoiceGPError(f"set_ids has no id at position {missing[0]}")
-    if not index.is_unique:
-        raise ChoiceGPError(
-            f"every set needs an id of its own; these repeat: {listed(index[index.duplicated()].unique())}"
-        )

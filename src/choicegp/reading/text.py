@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,42 +35,31 @@ _EXACT: dict[str, Any] = {} if _PANDAS >= (3, 1) else {"float_precision": "round
 
 
 class FileRows(NamedTuple):
-    """A table and where its rows stand in the file, as a spreadsheet counts (the header is row 1)."""
+    """A table and the numbers of its rows in the file, counted as a spreadsheet does (the header is row 1)."""
 
     frame: pd.DataFrame
     rows: NDArray[np.int64]
 
 
-def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a table from a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file.
+def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows:
+    """Read a table and the numbers of its rows in the file; rows that are entirely empty are left out.
 
     Parameters
     ----------
     path : str or path
-
-    Returns
-    -------
-    DataFrame
-        Rows that are entirely empty are left out.
-
-    Raises
-    ------
-    ChoiceGPError
-        One line that says what is wrong with the file, in which row, and what to do.
+        A .csv, .tsv, .csv.gz, .tsv.gz or .parquet file. If it cannot be read, a ``ChoiceGPError`` says in one line what
+        is wrong with it, in which row, and what to do.
+    ids : sequence of str
+        Columns that keep ids such as 007 as they are.
 
     Examples
     --------
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> write_table(pd.DataFrame({"price": [3, 5]}), f"{folder}/pens.csv")
-    >>> read_table(f"{folder}/pens.csv")["price"].tolist()
+    >>> read_rows(f"{folder}/pens.csv").frame["price"].tolist()
     [3, 5]
     """
-    return read_rows(path).frame
-
-
-def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows:
-    """Read a table and the file rows of its rows; columns ``ids`` keep ids such as 007 as they are."""
     file, suffix = _checked_path(path)
     content = _file_bytes(file, suffix)
     if not content:
@@ -81,54 +70,33 @@ def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows
 
 
 def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a table to a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, whole or not at all.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Its index is not written.
-    path : str or path
-        An existing file is replaced, in one step and only when the new one is complete.
-    """
+    """Write a table, without its index, to a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, whole or not at all."""
     file, suffix = _checked_path(path)
+    compression = "gzip" if suffix.endswith(".gz") else None
     with whole_file(file) as handle:
-        _write(frame, handle, suffix)
-
-
-def _write(frame: pd.DataFrame, handle: Any, suffix: str) -> None:
-    if suffix == ".parquet":
-        frame.to_parquet(handle, index=False)
-        return
-    compression: Literal["gzip"] | None = "gzip" if suffix.endswith(".gz") else None
-    frame.to_csv(
-        handle,
-        index=False,
-        sep=_SEPARATORS[suffix],
-        compression=compression,
-        encoding="utf-8",
-        lineterminator="\n",
-    )
+        if suffix == ".parquet":
+            frame.to_parquet(handle, index=False)
+        else:
+            form: Any = {"sep": _SEPARATORS[suffix], "compression": compression, "lineterminator": "\n"}
+            frame.to_csv(handle, index=False, encoding="utf-8", **form)
 
 
 def _checked_path(path: str | os.PathLike[str]) -> tuple[Path, str]:
     if not isinstance(path, str | os.PathLike) or isinstance(path, bytes):
-        raise ChoiceGPError(f"a file name is wanted, not {kind_of(path)}")
+        raise ChoiceGPError(f"the path must be a file name, not {kind_of(path)}")
     if "\0" in os.fspath(path) or not os.fspath(path):
         raise ChoiceGPError(f"{os.fspath(path)!r} is not a file name")
     file = Path(path)
-    name = file.name.lower()
-    for suffix in _SUFFIXES:
-        if name.endswith(suffix):
-            return file, suffix
     if file.is_dir():
         raise ChoiceGPError(f"{file} is a folder; name a file in it")
-    raise ChoiceGPError(f"{file}: the format is told by the suffix, one of {', '.join(_SUFFIXES)}")
+    for suffix in _SUFFIXES:
+        if file.name.lower().endswith(suffix):
+            return file, suffix
+    raise ChoiceGPError(f"{file}: the suffix must name the format, as one of {', '.join(_SUFFIXES)} does")
 
 
 def _file_bytes(file: Path, suffix: str) -> bytes:
     """Return what a file holds, decompressed."""
-    if file.is_dir():
-        raise ChoiceGPError(f"{file} is a folder; name a file in it")
     if file.is_char_device() or file.is_block_device():
         raise ChoiceGPError(f"{file} is a device; name a file")
     try:
@@ -138,16 +106,21 @@ def _file_bytes(file: Path, suffix: str) -> bytes:
             return _read_lines(file, gzip.GzipFile(fileobj=handle) if suffix.endswith(".gz") else handle)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ChoiceGPError(f"{file} is not a readable gzip file: {error}") from error
-    except FileNotFoundError as error:
-        raise ChoiceGPError(f"there is no file {file}") from error
-    except PermissionError as error:
-        raise ChoiceGPError(f"no permission to read {file}") from error
     except OSError as error:
-        raise ChoiceGPError(f"cannot read {file}: {error.strerror or error}") from error
+        raise unreadable(file, error) from error
+
+
+def unreadable(file: Path, error: OSError) -> ChoiceGPError:
+    """Return the error of a file that cannot be opened or read."""
+    if isinstance(error, FileNotFoundError):
+        return ChoiceGPError(f"there is no file {file}")
+    if isinstance(error, PermissionError):
+        return ChoiceGPError(f"no permission to read {file}")
+    return ChoiceGPError(f"cannot read {file}: {error.strerror or error}")
 
 
 def _read_lines(file: Path, handle: io.BufferedIOBase) -> bytes:
-    """Read all lines, as long as they end."""
+    """Read all lines, unless one does not end."""
     parts: list[bytes] = []
     unended = 0
     while part := handle.read(_LONGEST_LINE):
@@ -168,7 +141,7 @@ def _decoded(file: Path, content: bytes) -> str:
         raise ChoiceGPError(f"{file} is in UTF-16; save it as CSV in UTF-8")
     nul = content.find(b"\0")
     if nul >= 0:
-        raise ChoiceGPError(f"{file} is not text: a NUL byte at position {nul} (row {_line(content, nul)})")
+        raise ChoiceGPError(f"{file} is not text: it has a NUL byte at position {nul} (row {_line(content, nul)})")
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -269,7 +242,7 @@ def _check_cells(file: Path, letters: NDArray[np.uint8], separator: str, ends: N
 
 
 def _ragged(file: Path, row: int, n_cells: int, n_columns: int) -> ChoiceGPError:
-    return ChoiceGPError(f"{file}, row {row}: {n_cells} cells where the header has {n_columns}")
+    return ChoiceGPError(f"{file}, row {row}: the row has {n_cells} cells, but the header has {n_columns}")
 
 
 def _check_names(file: Path, names: Sequence[Any]) -> None:
@@ -318,19 +291,34 @@ def _tidy_id(column: pd.Series) -> pd.Series:
 
 def _read_parquet(file: Path, content: bytes) -> FileRows:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.ParquetFile(pa.BufferReader(content))
-        names = table.schema_arrow.names
-        frame = table.read().to_pandas() if len(set(names)) == len(names) else pd.DataFrame()
-    except Exception as error:
-        # Damaged bytes make the readers fail in ways that no list of errors covers.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ChoiceGPError(f"{file} is not a readable Parquet file: {reason}") from error
+    table = open_parquet(file, pa.BufferReader(content))
+    names = table.schema_arrow.names
     _check_names(file, names)
+    try:
+        frame = table.read().to_pandas()
+    except Exception as error:
+        raise _damaged_parquet(file, error) from error
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     if len(frame) == 0:
         raise ChoiceGPError(f"{file} has columns ({listed(frame.columns)}) but no rows")
     return FileRows(frame.reset_index(drop=True), np.arange(len(frame)) + 2)
+
+
+def open_parquet(file: Path, source: Any = None) -> Any:
+    """Return the ``ParquetFile`` of a file, or of ``source``, which holds what was read of it."""
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(file if source is None else source)
+    except FileNotFoundError as error:
+        raise unreadable(file, error) from error
+    except Exception as error:
+        raise _damaged_parquet(file, error) from error
+
+
+def _damaged_parquet(file: Path, error: Exception) -> ChoiceGPError:
+    # Damaged bytes make the readers fail in ways that no list of errors covers.
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return ChoiceGPError(f"{file} is not a readable Parquet file: {reason}")

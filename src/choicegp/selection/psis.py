@@ -68,7 +68,8 @@ def psis_loo(log_likelihoods: np.ndarray, weight: np.ndarray, notes: tuple[str, 
     uniform = np.log(np.full(n_samples, 1.0 / n_samples))
     log_weights, pareto_k = np.tile(uniform, (len(power), 1)), np.zeros(len(power))
     # A set of one object has the same likelihood under every sample: there is no tail to be smoothed.
-    varies = np.ptp(power, axis=1) > 1e-12
+    # Of a large weight's product rounding leaves more than of a small one's.
+    varies = np.ptp(power, axis=1) > 1e-12 * np.maximum(np.abs(power).max(axis=1), 1.0)
     if varies.any():
         # ArviZ takes the log-likelihood itself and turns its sign: the weights are 1 / p.
         with np.errstate(all="ignore"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
-from choicegp.inference.problem import set_shapes
+from choicegp.data.packing import padded_places, sets_by_shape
 
 _WINDOW = 4  # files whose sets are mixed
 _KEPT = 6  # files in memory: a window, and what another reader or the next window begins with
@@ -84,16 +84,11 @@ class InMemory:
         """Return the sets of these numbers, padded to ``size`` objects, with their own weights."""
         data = self.data
         assert data.flat_chosen is not None
-        position = np.arange(size)[:, None]
-        present = position < self.sizes[sets]
-        flat = data.offsets[sets] + np.where(present, position, 0)
-        chosen = data.flat_chosen[flat] & present
-        # Chosen first, then rejected, then padding, which repeats an object of its own set.
-        order = np.argsort(np.where(chosen, 0, np.where(present, 1, 2)), axis=0, kind="stable")
-        flat, chosen, present = (np.take_along_axis(part, order, 0) for part in (flat, chosen, present))
-        X = (data.X[data.flat_shown[flat]] - self.centre) / self.scale
+        by_set, present = padded_places(data.offsets, sets, size, data.flat_chosen)
+        places, present = by_set.T, present.T
+        X = (data.X[data.flat_shown[places]] - self.centre) / self.scale
         weight = np.ones(len(sets)) if data.weights is None else data.weights[sets]
-        return Sets(X, present, chosen, weight)
+        return Sets(X, present, data.flat_chosen[places] & present, weight)
 
 
 class InFolder:
@@ -164,14 +159,12 @@ def shares(
     ``multiple`` is the number of devices among which the sets of a shape are divided; ``most(size)`` tells how many
     sets of a shape fit into a step, where sets are large.
     """
-    shapes = set_shapes(sizes[sets])
     parts = []
-    for size in np.unique(shapes):
-        own = sets[shapes == size]
+    for size, own in sets_by_shape(sizes, sets):
         wanted = min(len(own), round(batch_size * len(own) / len(sets)))
         if most is not None:
-            wanted = min(wanted, most(int(size)))
-        parts.append(Share(int(size), own, -(-max(1, wanted) // multiple) * multiple))
+            wanted = min(wanted, most(size))
+        parts.append(Share(size, own, -(-max(1, wanted) // multiple) * multiple))
     return tuple(parts)
 
 
@@ -229,14 +222,12 @@ def all_of(source: Source, sets: np.ndarray, most: Callable[[int], int], dtype: 
 
     Chunks of a shape have one length: the last is filled up with copies of weight 0.
     """
-    shapes = set_shapes(source.sizes[sets])
-    for size in np.unique(shapes):
-        own = sets[shapes == size]
-        length = min(most(int(size)), len(own))
+    for size, own in sets_by_shape(source.sizes, sets):
+        length = min(most(size), len(own))
         for start in range(0, len(own), length):
             part = own[start : start + length]
             filled = np.concatenate([part, np.repeat(part[:1], length - len(part))])
-            read = source.read(filled, int(size))
+            read = source.read(filled, size)
             real = np.arange(length) < len(part)
             weight: Any = np.where(real, read.weight, 0.0).astype(dtype)
             yield Sets(read.X.astype(dtype), read.present, read.chosen, weight)

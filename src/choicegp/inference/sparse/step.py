@@ -31,8 +31,7 @@ from choicegp.inference.posterior import Posterior
 from choicegp.inference.sites import psd_part
 from choicegp.inference.sparse.feed import Sets
 from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
-from choicegp.model.hyperpriors import HyperPriors, is_learned, log_density
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
 _FIRST_SIZE = 3.0  # of the utilities at the start
 _LEAST_VARIANCE = 1e-12  # a covariance of zeros too has a factor: a linear kernel where no feature varies
@@ -84,7 +83,7 @@ def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.
     """Start from random utilities: a symmetric start would leave all utilities alike."""
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
     d, n, _ = points.shape
-    variance = np.asarray(_variance_at(prior, Objects(points[0], np.zeros(n, int))))  # type: ignore[arg-type]
+    variance = np.asarray(_variance_at(prior, Objects(points[0], np.zeros(n, int))))
     typical = np.maximum(np.mean(variance, axis=1, keepdims=True), _LEAST_VARIANCE)
     linear = rng.normal(size=(d, n)) * _FIRST_SIZE / np.sqrt(typical)
     points = np.asarray(points, float)
@@ -301,7 +300,7 @@ def posterior_of(state: SparseState, solved: Solved) -> Posterior:
     through = half @ inverse_root
     gain = np.swapaxes(inverse_root, 1, 2) @ inverse_root - np.swapaxes(through, 1, 2) @ through
     roots = np.linalg.inv(inverse_root)
-    objects = Objects(np.asarray(state.points), np.zeros(state.points.shape[1], int))  # type: ignore[arg-type]
+    objects = Objects(np.asarray(state.points), np.zeros(state.points.shape[1], int))
     rate = None if state.lapse is None else np.asarray(state.lapse)
     prior = jax.tree.map(np.asarray, state.prior)
     return Posterior(prior, objects, np.einsum("dij,dj->di", roots, mean), dual, gain, rate)  # type: ignore[arg-type]

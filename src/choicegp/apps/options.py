@@ -1,0 +1,231 @@
+"""Options that several commands share, each declared once: how to read a table, and what model to fit."""
+
+import csv
+import dataclasses
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from choicegp.errors import ChoiceGPError
+
+if TYPE_CHECKING:
+    from choicegp.data.choices import ChoiceData
+    from choicegp.data.folder import ChoiceFolder
+
+Seed = Annotated[
+    int, Option("--seed", min=0, metavar="NUMBER", help="Random seed: the same seed gives the same result.")
+]
+Jobs = Annotated[int, Option("--jobs", metavar="NUMBER", help="Number of parallel processes; -1 uses all cores.")]
+
+
+def output_option(help: str, metavar: str = "FILE", default: bool = False) -> Any:
+    """Declare the option that says where a command writes."""
+    return Option("--output", "-o", metavar=metavar, help=help, show_default=default)
+
+
+class DefectRule(StrEnum):
+    """What to do about defects in the data."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
+def _flag(option: str, help: str) -> Any:
+    return Option(option, help=help)
+
+
+def _column(option: str, which: str, default: str | bool = False) -> Any:
+    return Option(option, metavar="COLUMN", help=f"Column {which}.", show_default=default)
+
+
+def _names(option: str, help: str) -> Any:
+    return Option(option, metavar="NAME,NAME,...", help=help, show_default=False)
+
+
+_FILE = Argument(
+    metavar="FILE", show_default=False,
+    help="Table of choices: .csv or .tsv (also with .gz), or .parquet. The commands fit and predict also take a "
+    "folder of .parquet files.",
+)  # fmt: skip
+_SET_ID = _column("--set-id", "that names the set of each row", "choice_id; wide: none")
+_OBJECT_ID = _column("--object-id", "that names the object of each row", "alt_id; wide: none")
+_NO_OBJECT_ID = _flag("--no-object-id", "The objects have no ids; those with equal features are the same.")
+_CHOSEN = _column("--chosen", "that says whether the object was chosen (0/1 or true/false)", "choice")
+_FEATURES = _names("--features", "Columns of features; by default all that have no other role.")
+_AVAILABLE = _column("--available", "that says whether the object was shown (0/1 or true/false)")
+_WIDE = _flag("--wide", "The table has one row per set, with columns such as price_A and price_B.")
+_ALTERNATIVES = _names("--alternatives", "Alternatives of a wide table: the endings of its column names.")
+_SEP = Option(
+    "--sep", metavar="TEXT", help="Text between feature and alternative in a wide table's columns.", show_default="_"
+)
+_ON_ERROR = _flag("--on-error", "Stop if the table has defects, or skip the sets that have them.")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """A file with a table of choices and how to read it.
+
+    The fields but ``file`` and the flags are arguments of :meth:`ChoiceData.from_long` or
+    :meth:`ChoiceData.from_wide`; ``None`` stands for their defaults.
+
+    Examples
+    --------
+    >>> TableOptions("choices.csv", no_choices=True).arguments()["chosen"] is None
+    True
+    """
+
+    file: Annotated[str, _FILE]
+    set_id: Annotated[str | None, _SET_ID] = None
+    object_id: Annotated[str | None, _OBJECT_ID] = None
+    no_object_id: Annotated[bool, _NO_OBJECT_ID] = False
+    chosen: Annotated[str | None, _CHOSEN] = None
+    no_choices: Annotated[bool, _flag("--no-choices", "The table has no choices.")] = False
+    features: Annotated[str | None, _FEATURES] = None
+    respondent: Annotated[str | None, _column("--respondent", "that names the person who answered the set")] = None
+    weight: Annotated[str | None, _column("--weight", "that holds the weight of the set")] = None
+    available: Annotated[str | None, _AVAILABLE] = None
+    wide: Annotated[bool, _WIDE] = False
+    alternatives: Annotated[str | None, _ALTERNATIVES] = None
+    sep: Annotated[str | None, _SEP] = None
+    on_error: Annotated[DefectRule, _ON_ERROR] = DefectRule.RAISE
+
+    def read(self, **more: Any) -> "ChoiceData":
+        """Read the file; ``more`` goes before what the options say."""
+        arguments = self.arguments() | more
+        from choicegp.data.choices import ChoiceData
+
+        return (ChoiceData.from_wide if self.wide else ChoiceData.from_long)(self.file, **arguments)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the tables are in a folder of files."""
+        return os.path.isdir(self.file)
+
+    def open_folder(self, **more: Any) -> "ChoiceFolder":
+        """Look through the files of the folder; ``more`` goes before what the options say."""
+        arguments = self.arguments() | more
+        if self.wide:
+            raise ChoiceGPError(f"{self.file} is a folder: its files must be long tables, without --wide")
+        if arguments.pop("on_error") == DefectRule.SKIP:
+            raise ChoiceGPError(f"{self.file} is a folder: --on-error skip is for single files. Fix the folder's files")
+        from choicegp.data.folder import ChoiceFolder
+
+        return ChoiceFolder(self.file, **arguments)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of ``from_wide`` or ``from_long``, after checking that they go together."""
+        self._check()
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        for name in {"features", "alternatives"} & given.keys():
+            given[name] = split_names(given[name], f"--{name}")
+        for flag, name in (("no_object_id", "object_id"), ("no_choices", "chosen")):
+            if given.pop(flag):
+                given[name] = None
+        del given["file"], given["wide"]
+        return given | {"on_error": self.on_error.value}
+
+    def _check(self) -> None:
+        for flag, is_set, option, value in (
+            ("--no-object-id", self.no_object_id, "--object-id", self.object_id),
+            ("--no-choices", self.no_choices, "--chosen", self.chosen),
+        ):
+            if is_set and value is not None:
+                raise ChoiceGPError(f"{option} {value} and {flag} contradict each other")
+        if self.wide and (self.alternatives is None or self.features is None):
+            raise ChoiceGPError("a wide table needs --alternatives A,B,... and --features NAME,NAME,...")
+        if self.wide and self.no_object_id:
+            raise ChoiceGPError("--no-object-id is for long tables; in a wide one alternatives are the objects")
+        for option, value in (("--alternatives", self.alternatives), ("--sep", self.sep)):
+            if value is not None and not self.wide:
+                raise ChoiceGPError(f"{option} is for wide tables; add --wide")
+
+
+_KERNEL = Option("--kernel", metavar="NAME", help="Kernel: auto, rbf, matern52, linear, additive ...")
+_OBJECT_EFFECTS = _flag("--object-effects", "Give each object an effect of its own, beside its features.")
+_LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
+_RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What every fitted model shares; the fields are arguments of `ChoiceGP`, with its defaults.
+
+    Examples
+    --------
+    >>> ModelOptions(lapse="0.1").arguments()["lapse"]
+    0.1
+    """
+
+    kernel: Annotated[str, _KERNEL] = "auto"
+    object_effects: Annotated[bool, _OBJECT_EFFECTS] = False
+    lapse: Annotated[str, _LAPSE] = "0"
+    n_restarts: Annotated[int | None, _RESTARTS] = None
+    random_state: Seed = 0
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `ChoiceGP`."""
+        try:
+            rate = self.lapse if self.lapse == "learn" else float(self.lapse)
+        except ValueError:
+            raise ChoiceGPError(f"--lapse takes a number or the word learn, not {self.lapse!r}") from None
+        return vars(self) | {"lapse": rate}
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of a command that is a group of options (a dataclass) by the options themselves.
+
+    Parameters
+    ----------
+    command : callable
+        Its options are those of its groups and its own, in the order of its parameters.
+
+    Examples
+    --------
+    >>> @takes_options
+    ... def count(table: TableOptions, twice: bool = False) -> None: ...
+    >>> list(inspect.signature(count).parameters)[-2:]
+    ['on_error', 'twice']
+    """
+    parameters = inspect.signature(command).parameters
+    groups: dict[str, type] = {
+        name: one.annotation
+        for name, one in parameters.items()
+        if isinstance(one.annotation, type) and dataclasses.is_dataclass(one.annotation)
+    }
+    options = {name: inspect.signature(group).parameters for name, group in groups.items()}
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        made = {name: group(**{one: given.pop(one) for one in options[name]}) for name, group in groups.items()}
+        command(**made, **given)
+
+    # Typer reads the signature and the annotations: both must show the options one by one.
+    shown = [one for name in parameters for one in options.get(name, {name: parameters[name]}).values()]
+    shown = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in shown]
+    with_options.__dict__["__signature__"] = inspect.Signature(shown)
+    with_options.__annotations__ = {one.name: one.annotation for one in shown}
+    return with_options
+
+
+def split_names(text: str, option: str) -> list[str]:
+    """Split a list of names at its commas; a name that holds a comma can be put in quotation marks.
+
+    Examples
+    --------
+    >>> split_names('price, "width, cm"', "--features")
+    ['price', 'width, cm']
+    """
+    try:
+        (names,) = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError) as error:
+        raise ChoiceGPError(f"{option}: {text!r} is not a list of names separated by commas") from error
+    names = [name.strip() for name in names]
+    if not names or not all(names):
+        raise ChoiceGPError(f"{option}: {text!r} holds an empty name")
+    return names

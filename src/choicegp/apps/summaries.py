@@ -1,0 +1,82 @@
+"""What a model found, in plain words."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from choicegp.evaluation import metrics
+from choicegp.evaluation.effects import Effects, model_effects
+
+if TYPE_CHECKING:
+    from choicegp.data.choices import ChoiceData
+    from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.estimators.dimension import SelectionResult
+
+_MOST_FEATURES = 5
+_NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not worth a word
+
+
+def fit_in_words(model: "ChoiceGP", n_sets: int) -> str:
+    """Say how the fit to this number of sets went."""
+    result = model.fit_result_
+    first = (
+        f"Fitted {_counted(model.n_utilities_, 'utility', 'utilities')} to {_counted(n_sets, 'set', 'sets')} "
+        f"in {result.seconds:.1f} s and {result.n_iter} steps: {result.status} ({result.message}). "
+        f"ELBO {model.elbo_:.1f}."
+    )
+    return "\n".join([first, *(f"Note: {note}." for note in result.notes)])
+
+
+def selection_in_words(found: "SelectionResult") -> str:
+    """Show how each number of utilities scored, and say which was chosen and why."""
+    names = {"difference": "to best", "difference_se": "its se", "n_effective": "parameters", "cv_se": "cv se"}
+    # Without a column that says nothing: where there was no need to, nothing was cross-validated.
+    table = found.table.dropna(axis="columns", how="all").rename(columns=names).rename_axis("utilities")
+    shown = table.reset_index().to_string(index=False, float_format=lambda value: f"{value:.1f}", na_rep="")
+    warnings = [f"Warning: {d}: {result.warning}." for d, result in found.results.items() if result.warning]
+    return "\n".join([shown, *warnings, f"Chosen: {found.reason}"])
+
+
+def quality_in_words(model: "ChoiceGP", data: "ChoiceData", what: str) -> str:
+    """Say how well the model predicts choices it has not seen, beside chance and a naive rule."""
+    predicted = model.predict(data)
+    sizes = np.diff(data.offsets).astype(float)
+    chance = float(np.mean(1.0 / (np.exp2(sizes) - 1.0)))
+    naive = metrics.everything_chosen(data)
+    return (
+        f"{what}: {metrics.exact_accuracy(data, predicted):.0%} of {len(data)} sets predicted exactly "
+        f"(a random answer: {chance:.0%}; keeping everything: {metrics.exact_accuracy(data, naive):.0%}); "
+        f"{metrics.object_accuracy(data, predicted):.0%} of the objects correctly kept or rejected "
+        f"(keeping everything: {metrics.object_accuracy(data, naive):.0%})."
+    )
+
+
+def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
+    """Say which features drive each utility, and in which direction."""
+    effects = model_effects(model) if effects is None else effects
+    lines = []
+    for i in range(model.n_utilities_):
+        sizes = effects.relevance.mean[i]
+        order = [j for j in np.argsort(-sizes) if sizes[j] >= _NEGLIGIBLE * sizes.max()][:_MOST_FEATURES]
+        parts = [_driver(effects, i, int(j)) for j in order if effects.direction[i, j] != "unclear"]
+        lines.append(
+            f"Utility {i + 1} " + ("; ".join(parts) if parts else "shows no clear effect of any feature") + "."
+        )
+    return "\n".join(lines)
+
+
+def _driver(effects: Effects, utility: int, feature: int) -> str:
+    name, size = effects.names[feature], effects.relevance.mean[utility, feature]
+    best = effects.best[utility, feature]
+    shown = f"{best:.4g}" if isinstance(best, float) else str(best)
+    how = {
+        "rises": f"rises with {name}",
+        "falls": f"falls with {name}",
+        "non-monotone": f"is highest at {name} about {shown}",
+        "categorical": f"is highest for {name} = {shown}",
+    }[str(effects.direction[utility, feature])]
+    return f"{how} ({size:.1f})"
+
+
+def _counted(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"

@@ -1,0 +1,164 @@
+"""How a command speaks to its user: plain text, and one line on stderr when something goes wrong."""
+
+import contextlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import typer
+
+from choicegp.errors import ChoiceGPError
+
+DEBUG = "CHOICEGP_DEBUG"
+LONGEST_LINE = 1000
+
+OK = 0
+FIXABLE = 2  # the input, the options or the machine: what the user can do something about
+INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of ours
+INTERRUPTED = 130  # what a shell reports after Ctrl-C
+BROKEN_PIPE = 141  # ... and when the reader of a pipe has gone
+
+
+class Ending(NamedTuple):
+    """How a command ended: its exit code and what to say about it, if anything."""
+
+    code: int
+    message: str = ""
+
+
+def run(command: Callable[[], object]) -> int:
+    """Run a command and return its exit code; whatever goes wrong becomes one line on stderr.
+
+    The code is 0, or 2 for what the user can fix, 70 for a defect of the program, 130 after Ctrl-C, and 141 when nobody
+    reads the output any more.
+
+    Examples
+    --------
+    >>> run(lambda: say("3 sets"))
+    3 sets
+    0
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding lacks is shown escaped, rather than ending the command.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _show_warning
+            command()
+            _flush_output()
+        return OK
+    except BaseException as error:
+        ending = ending_of(error)
+        # What was said before the error comes first; a stream that fails now must not fail again at exit.
+        _abandon_output_on_failure()
+        if ending.message and os.environ.get(DEBUG, "0") not in ("", "0"):
+            say_on_stderr("".join(traceback.format_exception(error)).rstrip())
+        if ending.message:
+            say_on_stderr(ending.message)
+        return ending.code
+
+
+def ending_of(error: BaseException) -> Ending:
+    """Return how a command ends that raised this error.
+
+    Examples
+    --------
+    >>> ending_of(ChoiceGPError("there is no file choices.csv"))
+    Ending(code=2, message='error: there is no file choices.csv')
+    """
+    if isinstance(error, typer.Exit):
+        return Ending(error.exit_code)
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return Ending(INTERRUPTED)
+    if isinstance(error, BrokenPipeError):
+        return Ending(BROKEN_PIPE)
+    if hasattr(error, "format_message"):
+        return Ending(FIXABLE, f"error: {_usage_problem(error)}")
+    if isinstance(error, ChoiceGPError | ImportError):
+        return Ending(FIXABLE, f"error: {error}")
+    if isinstance(error, MemoryError):
+        return Ending(FIXABLE, "error: there is not enough memory for this; use fewer or smaller sets")
+    if isinstance(error, OSError):
+        name = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return Ending(FIXABLE, f"error: {name}{error.strerror or error}")
+    if not isinstance(error, Exception):
+        raise error
+    text = " ".join(str(error).split())
+    problem = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return Ending(INTERNAL, f"internal error: {problem}; please report it; run with {DEBUG}=1 for the traceback")
+
+
+def say(text: object) -> None:
+    """Print plain text on stdout; control characters in names and data are shown, not obeyed."""
+    print(plain_text(str(text)))
+
+
+def say_on_stderr(text: str) -> None:
+    """Print plain text on stderr, if anyone is there to read it."""
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(plain_text(text), file=sys.stderr, flush=True)
+
+
+def plain_text(text: str) -> str:
+    r"""Escape what a terminal would obey, and shorten lines that nobody would read to their end.
+
+    Examples
+    --------
+    >>> plain_text("\x1b[2J cleared")
+    '\\x1b[2J cleared'
+    """
+    if not text.isprintable():
+        text = "".join(
+            letter if letter.isprintable() or letter == "\n" else letter.encode("unicode_escape").decode()
+            for letter in text
+        )
+    if len(text) <= LONGEST_LINE:
+        return text
+    return "\n".join(map(_shortened, text.split("\n")))
+
+
+def _shortened(line: str) -> str:
+    # The end of a message says what to do, so it is the middle that goes.
+    half = (LONGEST_LINE - 5) // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
+
+
+def _usage_problem(error: Any) -> str:
+    """Say in one line what is wrong with the options.
+
+    Click's errors are known by their ``format_message``: which package they come from depends on Typer's
+    version.
+    """
+    problem = " ".join(error.format_message().split()).rstrip(".")
+    problem = problem.replace("Value error, ", "")
+    context = getattr(error, "ctx", None)
+    return problem if context is None else f"{problem} (see {context.command_path} --help)"
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning without the place in the code, which means nothing to who typed a command."""
+    # The hint is for who has the data in Python; a command shows them itself.
+    text = str(message).removesuffix("; see data.skipped")
+    say_on_stderr("warning: " + " ".join(text.split()))
+
+
+def _flush_output() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _abandon_output_on_failure() -> None:
+    """Flush stdout; when that fails, send the rest nowhere, or Python would complain of it at exit."""
+    try:
+        _flush_output()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)

@@ -1,0 +1,25 @@
+"""Plots of a fitted model, of its calibration, and of a search for the number of utilities.
+
+Every function returns the Axes that it drew on and shows nothing by itself; the picture is their ``figure``, which has
+``savefig``. With ``ax`` (or ``axes``) it draws on Axes that exist; without, on a new Figure of its own.
+"""
+
+from choicegp.plotting.model_plots import (
+    plot_calibration,
+    plot_effects,
+    plot_elbo,
+    plot_objects,
+    plot_relevance,
+    plot_utilities,
+)
+from choicegp.plotting.selection_plot import plot_selection
+
+__all__ = [
+    "plot_calibration",
+    "plot_effects",
+    "plot_elbo",
+    "plot_objects",
+    "plot_relevance",
+    "plot_selection",
+    "plot_utilities",
+]

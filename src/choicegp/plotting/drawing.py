@@ -1,0 +1,174 @@
+"""The pieces that plots of a model are made of: bands, bars, and names beside points."""
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from choicegp.evaluation.effects import FeatureEffect
+from choicegp.plotting.label_places import label_places
+from choicegp.plotting.style import BESIDE, COLOURS, LINES, MARKERS, mark_values, new_figure, panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_TICKS = 1000
+_LONGEST_NAME = 24
+_MOST_NAMES = 15
+_LABEL: dict[str, Any] = {
+    "textcoords": "offset points", "ha": "center", "va": "center", "zorder": 4,
+    "bbox": {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.6},
+    "arrowprops": {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
+}  # fmt: skip
+_MOST_BARS = 150  # objects whose uncertainty is drawn
+
+
+def new_panels(n: int) -> NDArray[Any]:
+    """Return Axes of a new figure, at most four in a row, with one vertical scale."""
+    columns = n if n <= 3 else 3 if n <= 6 else 4
+    figure = new_figure(max(5.6, 2.9 * columns), 1.1 + 2.3 * -(-n // columns))
+    grid = panels(figure, n, columns, sharey=True)
+    for ax in grid[::columns]:
+        ax.set_ylabel("effect on utility")
+    return grid
+
+
+def utility_style(utility: int, line: bool = True, marker: bool = False) -> dict[str, Any]:
+    """Return colour and label of a utility, with its line and its marker where they are wanted."""
+    i = utility % len(COLOURS)
+    shape = {"linestyle": LINES[i] if line else "", "marker": MARKERS[i] if marker else ""}
+    return {"color": COLOURS[i], "label": f"utility {utility + 1}", **shape}
+
+
+def draw_effect(ax: "Axes", effect: FeatureEffect) -> None:
+    """Draw mean and band of every utility along a feature; categories as points with bars."""
+    if effect.kind == "numeric":
+        _draw_lines(ax, effect)
+    else:
+        _draw_categories(ax, effect)
+    ax.set_xlabel(wrapped(effect.name, 28))
+
+
+def _draw_lines(ax: "Axes", effect: FeatureEffect) -> None:
+    n_utilities = effect.mean.shape[1]
+    faint = 0.18 if n_utilities < 3 else 0.3 / n_utilities  # many bands lie over each other
+    for i in range(n_utilities):
+        style = utility_style(i, marker=len(effect.grid) == 1)  # a line through a single value would not be seen
+        low, high = effect.low[:, i], effect.high[:, i]
+        ax.fill_between(effect.grid, low, high, color=style["color"], alpha=faint, linewidth=0)
+        ax.plot(effect.grid, effect.mean[:, i], linewidth=1.6, **style)
+    values = np.unique(effect.values)
+    values = values[:: 1 + len(values) // _MOST_TICKS]
+    mark_values(ax, values, label="objects shown", markeredgewidth=0.7)
+    ax.locator_params(axis="x", nbins=5)
+
+
+def _draw_categories(ax: "Axes", effect: FeatureEffect) -> None:
+    n_utilities = effect.mean.shape[1]
+    places = np.arange(len(effect.grid))
+    for i in range(n_utilities):
+        mean = effect.mean[:, i]
+        beside = places + (i - (n_utilities - 1) / 2) * min(0.18, 0.6 / n_utilities)
+        interval = np.maximum([mean - effect.low[:, i], effect.high[:, i] - mean], 0.0)
+        style = utility_style(i, line=False, marker=True)
+        ax.errorbar(beside, mean, yerr=interval, markersize=5, capsize=2.5, elinewidth=1.2, **style)
+    names = [short(category) for category in effect.grid]
+    room = 72 * ax.bbox.width / ax.figure.dpi
+    crowded = max(map(len, names)) * len(names) * 6.5 > room
+    ax.set_xticks(places, names, rotation=90 if crowded else 0, fontsize=9 if len(names) < 15 else 6)
+    ax.set_xlim(-0.6, len(names) - 0.4)
+
+
+def utility_keys(n_utilities: int, kinds: set[str]) -> list[Any]:
+    """Return the entries of a legend for pictures with lines ("numeric"), points ("categorical") or both."""
+    from matplotlib.lines import Line2D
+
+    styles = [utility_style(i, "numeric" in kinds, "categorical" in kinds) for i in range(n_utilities)]
+    keys = [Line2D([], [], markersize=5, **style) for style in styles]
+    if "numeric" in kinds:
+        keys.append(Line2D([], [], color="0.3", linestyle="", marker="|", markersize=7, label="objects shown"))
+    return keys
+
+
+def draw_ranking(ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], names: list[str], total: int) -> None:
+    """Draw objects from the best down, with one utility each."""
+    places = np.arange(len(mean))
+    ax.errorbar(
+        mean, places, xerr=sd, fmt="o", color=COLOURS[0], ecolor="0.7", elinewidth=1.0, label="standard deviation"
+    )
+    ax.set_yticks(places, names, fontsize=8)
+    ax.set_ylim(len(mean) - 0.5, -0.5)
+    ax.set_xlabel("utility 1 (posterior mean and standard deviation)")
+    ax.set_title(f"The best {len(mean)} of {total} objects" if len(mean) < total else "Objects", fontsize=11)
+
+
+def draw_front(
+    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_], names: list[str]
+) -> None:
+    """Draw objects by two utilities; those of the front are marked and as many as can be are named."""
+    x, y = mean[:, 0], mean[:, 1]
+    barred = np.ones(len(mean), dtype=bool) if len(mean) <= _MOST_BARS else front
+    bars: dict[str, Any] = {"ecolor": "0.82", "elinewidth": 0.7, "zorder": 1, "label": "standard deviation"}
+    ax.errorbar(x[barred], y[barred], xerr=sd[barred, 0], yerr=sd[barred, 1], fmt="none", **bars)
+    ax.scatter(x[~front], y[~front], s=18, color="0.45", linewidths=0, zorder=2, label="dominated by another")
+    named, labels = _front_names(mean, front, names)
+    n_points = len(np.unique(mean[front], axis=0))
+    marked = ax.scatter(
+        x[front], y[front], s=42, marker="D", color=COLOURS[1], edgecolors="white", linewidths=0.6, zorder=3
+    )
+    ax.margins(0.04)
+    # The legend takes its room before names are placed, though their number is known only then.
+    marked.set_label(f"undominated\n({n_points} of {n_points} named)")
+    ax.legend(**BESIDE)
+    written = _write_names(ax, mean, named, labels)
+    some = f"\n({written} of {n_points} named)" if written < n_points else ""
+    marked.set_label(f"undominated{some}")
+    ax.legend(**BESIDE)
+
+
+def _front_names(
+    mean: NDArray[np.float64], front: NDArray[np.bool_], names: list[str]
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Rows of the front to name, evenly spread from left to right, and their names.
+
+    Objects at the same point share a name: that of the first, and how many more there are.
+    """
+    rows = np.flatnonzero(front)
+    # From left to right: the first column decides the order.
+    _, first, copies = np.unique(mean[rows], axis=0, return_index=True, return_counts=True)
+    if len(first) > _MOST_NAMES:
+        kept = np.linspace(0, len(first) - 1, _MOST_NAMES).round().astype(int)
+        first, copies = first[kept], copies[kept]
+    labels = [names[row] + (f" (+{n - 1})" if n > 1 else "") for row, n in zip(rows[first], copies, strict=True)]
+    return rows[first], labels
+
+
+def _write_names(ax: "Axes", points: NDArray[np.float64], rows: NDArray[np.int64], names: list[str]) -> int:
+    """Write names beside some of the points, as far as there is room, and return how many."""
+    fontsize = 8.0
+    # The layout must be settled before places in pixels mean anything.
+    figure = ax.figure.canvas.figure
+    figure.draw_without_rendering()
+    point = figure.dpi / 72
+    pixels = ax.transData.transform(points) - ax.bbox.min
+    sizes = np.array([[0.56 * fontsize * len(name) + 2, 1.25 * fontsize] for name in names]).reshape(-1, 2)
+    centres = label_places(pixels[rows], sizes * point, pixels, (ax.bbox.width, ax.bbox.height), 6.0 * point)
+    for row, name, centre in zip(rows, names, centres, strict=True):
+        if centre is None:
+            continue
+        away = (np.array(centre) - pixels[row]) / point
+        ax.annotate(name, points[row], xytext=(away[0], away[1]), fontsize=fontsize, **_LABEL)
+    return sum(centre is not None for centre in centres)
+
+
+def short(name: Any) -> str:
+    """Return a name that is not too long to be written beside a point."""
+    text = " ".join(str(name).split())
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1].rstrip() + "…"
+
+
+def wrapped(text: str, width: int) -> str:
+    """Break a long text into lines, also behind underscores."""
+    lines = textwrap.wrap(text.replace("_", "_ "), width)
+    return "\n".join(line.replace("_ ", "_") for line in lines) or text

@@ -1,0 +1,119 @@
+"""What is said when something goes wrong, and with which exit code."""
+
+import re
+import warnings
+
+import pytest
+import typer
+
+from choicegp.apps import terminal
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+
+
+def raising(error):
+    def command():
+        print("before")
+        raise error
+
+    return command
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        return "two\nlines"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ChoiceGPError("there is no file x.csv"), 2, "error: there is no file x.csv\n"),
+        (ChoiceDataError([Defect("k", "bad", 3)]), 2, "error: row 3: bad\n"),
+        (PermissionError(13, "Permission denied", "x.csv"), 2, "error: x.csv: Permission denied\n"),
+        (OSError("strange"), 2, "error: strange\n"),
+        (ImportError("pymoo is missing: pip install it"), 2, "error: pymoo is missing: pip install it\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (typer.Abort(), 130, ""),
+        (typer.Exit(5), 5, ""),
+        (BrokenPipeError(32, "Broken pipe"), 141, ""),
+        (typer.BadParameter("must be a colour"), 2, "error: Invalid value: must be a colour\n"),
+    ],
+)
+def test_endings(error, code, said, capsys):
+    assert terminal.run(raising(error)) == code
+    assert capsys.readouterr() == ("before\n", said)
+
+
+def test_lack_of_memory_is_said(capsys):
+    assert terminal.run(raising(MemoryError())) == 2
+    assert capsys.readouterr().err.startswith("error: there is not enough memory")
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), Unprintable(), RecursionError("deep"), AssertionError()])
+def test_defects_of_ours_ask_to_be_reported(error, capsys):
+    assert terminal.run(raising(error)) == 70
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(rf"internal error: {type(error).__name__}(: \S.*\S)?; please", line)
+    assert line.endswith("; please report it; run with CHOICEGP_DEBUG=1 for the traceback")
+
+
+@pytest.mark.parametrize(("value", "traced"), [("1", True), ("yes", True), ("0", False), ("", False)])
+def test_the_traceback_is_there_on_request(value, traced, capsys, monkeypatch):
+    monkeypatch.setenv("CHOICEGP_DEBUG", value)
+    terminal.run(raising(ZeroDivisionError("oops")))
+    err = capsys.readouterr().err
+    assert ("Traceback (most recent call last)" in err) == traced
+    assert err.splitlines()[-1].startswith("internal error: ZeroDivisionError: oops")
+
+
+def test_other_ways_to_end_are_left_alone():
+    with pytest.raises(GeneratorExit):
+        terminal.run(raising(GeneratorExit()))
+    with pytest.raises(SystemExit):
+        terminal.run(raising(SystemExit(3)))
+
+
+def test_warnings_are_one_plain_line(capsys):
+    shown_before = warnings.showwarning
+
+    def command():
+        for _ in range(2):
+            warnings.warn("two sets\nwere left out", UserWarning, stacklevel=1)
+
+    assert terminal.run(command) == 0
+    assert capsys.readouterr().err == "warning: two sets were left out\n" * 2
+    assert warnings.showwarning is shown_before
+
+
+def test_stderr_may_be_closed(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr", None)
+    assert terminal.run(raising(ChoiceGPError("nobody reads this"))) == 2
+    assert capsys.readouterr().out == "before\n"
+
+
+def test_stdout_may_be_closed(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout", None)
+    assert terminal.run(lambda: terminal.say("nobody reads this")) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("2 sets\nof 3", "2 sets\nof 3"),
+        ("größe 筆", "größe 筆"),
+        ("a\tb\rc\x07", r"a\tb\rc\x07"),
+        ("\x9b31m\u202e", r"\x9b31m\u202e"),
+        ("caf\udce9.csv", r"caf\udce9.csv"),
+    ],
+)
+def test_text_for_a_terminal(text, plain):
+    assert terminal.plain_text(text) == plain
+
+
+def test_long_lines_lose_their_middle():
+    start, long, end = terminal.plain_text(f"first\n{'a' * 5000} end\nlast").split("\n")
+    assert (start, end) == ("first", "last")
+    assert len(long) <= terminal.LONGEST_LINE
+    assert long.startswith("aaaa")
+    assert " ... " in long
+    assert long.endswith(" end")

@@ -1,0 +1,107 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceDataError, ChoiceGPError
+
+
+def defects_of(make, *args, **kwargs):
+    with pytest.raises(ChoiceDataError) as caught:
+        make(*args, **kwargs)
+    return caught.value.defects
+
+
+def places(defects):
+    return [(d.kind, d.row, d.set, d.object) for d in defects]
+
+
+@pytest.fixture
+def wide():
+    return pd.DataFrame(
+        {
+            "task": ["t1", "t2", "t3"],
+            "who": ["ann", "ann", "bo"],
+            "price_a": [1, 2, 3],
+            "price_b": [4.0, np.nan, 6.0],
+            "price_c": [np.nan, 8.0, 9.0],
+            "colour_a": ["red", "blue", "red"],
+            "colour_b": ["blue", None, "blue"],
+            "colour_c": [None, "red", "red"],
+            "choice_a": [1, 0, 0],
+            "choice_b": [0, np.nan, 1],
+            "choice_c": [np.nan, 1, 1],
+        }
+    )
+
+
+WIDE = {"alternatives": ["a", "b", "c"], "features": ["price", "colour"]}
+
+
+def test_wide_known_answer(wide):
+    data = ChoiceData.from_wide(wide, set_id="task", respondent="who", **WIDE)
+    assert data.set_ids.tolist() == ["t1", "t2", "t3"]
+    assert data.respondents.tolist() == ["ann", "ann", "bo"]
+    assert [data.object_ids[s].tolist() for s in data.shown] == [["a", "b"], ["a", "c"], ["a", "b", "c"]]
+    assert [data.object_ids[c].tolist() for c in data.chosen] == [["a"], ["c"], ["b", "c"]]
+    assert [data.X[s, 0].tolist() for s in data.shown] == [[1, 4], [2, 8], [3, 6, 9]]
+    assert data.feature_names == ("price", "colour=red")
+
+
+def test_wide_equals_long(wide):
+    data = ChoiceData.from_wide(wide, set_id="task", respondent="who", **WIDE)
+    assert ChoiceData.from_long(data.to_long(), respondent="respondent") == data
+
+
+def test_wide_defaults_and_stubs(wide):
+    data = ChoiceData.from_wide(wide.drop(columns=["task"]), **WIDE)
+    assert data.set_ids.tolist() == [0, 1, 2]
+    wide = wide.assign(sku_a=[10, 11, 12], sku_b=[20, 0, 22], sku_c=[0, 30, 31])
+    wide.columns = [name.replace("_", ".") for name in wide.columns]
+    data = ChoiceData.from_wide(wide, object_id="sku", sep=".", chosen=None, **WIDE)
+    assert [data.object_ids[s].tolist() for s in data.shown] == [[10, 20], [11, 30], [12, 22, 31]]
+    assert not data.has_choices
+
+
+def test_wide_available(wide):
+    # What was not shown needs no flag.
+    wide = wide.assign(av_a=[1, 1, 0], av_b=[1, np.nan, 1], av_c=1)
+    data = ChoiceData.from_wide(wide, available="av", **WIDE)
+    assert [data.object_ids[s].tolist() for s in data.shown] == [["a", "b"], ["a", "c"], ["b", "c"]]
+
+
+def test_wide_defects_name_the_row_of_the_wide_file(tmp_path, wide):
+    wide.loc[1, "choice_b"] = 1  # chosen but not shown
+    wide.loc[2, "colour_c"] = None  # one of two features is missing
+    expected = [("chosen-not-shown", 3, "t2", "b"), ("missing-feature", 4, "t3", "c")]
+    wide.to_csv(tmp_path / "wide.csv", index=False)
+    found = defects_of(ChoiceData.from_wide, tmp_path / "wide.csv", set_id="task", **WIDE)
+    assert places(found) == expected
+    found = defects_of(ChoiceData.from_wide, wide, set_id="task", **WIDE)
+    assert [d.row for d in found] == [1, 2]
+
+
+def test_wide_tables_that_cannot_be_read(wide):
+    with pytest.raises(ChoiceGPError, match=r"there are no columns 'price_d', 'choice_d'"):
+        ChoiceData.from_wide(wide, alternatives=["a", "d"], features=["price"])
+    with pytest.raises(ChoiceGPError, match="there are no columns 'nobody'"):
+        ChoiceData.from_wide(wide, respondent="nobody", **WIDE)
+    for alternatives, features in (
+        ([], ["price"]),
+        (["a"], []),
+        ([None], ["price"]),
+        (3, ["price"]),
+        (["a"], None),
+    ):
+        with pytest.raises(ChoiceGPError, match=r"alternatives|features"):
+            ChoiceData.from_wide(wide, alternatives=alternatives, features=features)
+    with pytest.raises(ChoiceGPError, match="sep must be text"):
+        ChoiceData.from_wide(wide, sep=None, **WIDE)
+    found = defects_of(ChoiceData.from_wide, wide.assign(task=["t1", "t2", "t1"]), set_id="task", **WIDE)
+    assert places(found) == [("duplicate-set", 2, "t1", None)]
+
+
+def test_a_wide_table_with_an_absent_alternative(wide):
+    wide = wide.assign(price_c=np.nan, colour_c=np.nan, choice_c=np.nan, choice_a=1)
+    data = ChoiceData.from_wide(wide, **WIDE)
+    assert set(data.object_ids) == {"a", "b"}
