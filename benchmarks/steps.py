@@ -45,11 +45,10 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
     from choicegp import ChoiceData, HyperPriors
     from choicegp.compute.devices import computing
     from choicegp.compute.threads import linear_algebra_for
-    from choicegp.fitting.sparse_fit import starts
     from choicegp.inference.expectation import latin_normals
     from choicegp.inference.sparse.feed import Feed, InMemory, shares
-    from choicegp.inference.sparse.plan import inducing_points
-    from choicegp.inference.sparse.step import Pace, Settings, begin, run_steps
+    from choicegp.inference.sparse.plan import inducing_points, kernel_starts
+    from choicegp.inference.sparse.step import Pace, SparseSettings, begin, run_steps
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_sets * SIZE, N_FEATURES))
@@ -59,12 +58,12 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
         source = InMemory(data, np.zeros(N_FEATURES), np.ones(N_FEATURES))
         parts = shares(source.sizes, np.arange(n_sets), batch)
         points = inducing_points(X[:5000], d, n_inducing, 0)
-        state = begin(starts(None, X[:10_000], d, learn=True)[1].prior, points, None, rng)
+        state = begin(kernel_starts(None, X[:10_000], d, learn=True)[1].prior, points, None, rng)
         normals = tuple(latin_normals(d, p.size - 1, p.n_taken, 16, rng).astype(dtype) for p in parts)
         groups = Feed(source, parts, 0, dtype).steps(range(N_STEPS))
         ones = np.ones(N_STEPS)
         pace = Pace(0.1 * ones, 0.05 * ones, ones, 0.0 * ones)
-        settings = Settings(HyperPriors(), jitter=1e-6 if dtype == np.float64 else 1e-5)
+        settings = SparseSettings(HyperPriors(), jitter=1e-6 if dtype == np.float64 else 1e-5)
         step = seconds(run_steps, state, groups, pace, normals, settings) / N_STEPS
         device = jax.devices()[0]
         on_device = (device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30

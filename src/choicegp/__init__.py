@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.fitting.embedding import EmbeddingFit
+    from choicegp.fitting.options import MCMC, Dense, Joint, Paper, Sparse
     from choicegp.fitting.record import FitResult, Utilities
     from choicegp.model.prior import HyperPriors
     from choicegp.selection.compare import compare
@@ -49,6 +50,7 @@ _PLACES = {
     "estimators.preference_gp": "GeneralPreferenceGP PairGP PreferenceGP",
     "evaluation.diagnosis": "Diagnosis",
     "fitting.embedding": "EmbeddingFit",
+    "fitting.options": "Dense Joint MCMC Paper Sparse",
     "fitting.record": "FitResult Utilities",
     "model.prior": "HyperPriors",
     "selection.compare": "compare",
@@ -59,6 +61,7 @@ _HOME = {name: f"choicegp.{place}" for place, names in _PLACES.items() for name 
 _MODULES = ("datasets", "kernels", "metrics", "plots")
 
 __all__ = [
+    "MCMC",
     "BatchPreferenceGP",
     "CavityDiagnostics",
     "ChoiceData",
@@ -67,19 +70,23 @@ __all__ = [
     "ChoiceGP",
     "ChoiceGPError",
     "Defect",
+    "Dense",
     "Diagnosis",
     "EmbeddingFit",
     "EmbeddingSearch",
     "FitResult",
     "GeneralPreferenceGP",
     "HyperPriors",
+    "Joint",
     "LooResult",
     "PairGP",
+    "Paper",
     "ParetoEmbedding",
     "PreferenceGP",
     "Preferences",
     "PsisDiagnostics",
     "SelectionResult",
+    "Sparse",
     "Utilities",
     "__version__",
     "compare",

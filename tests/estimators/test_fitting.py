@@ -1,12 +1,14 @@
 """From data and options to a posterior: wrong options, hard data, and what each option does."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from choicegp import ChoiceData, ChoiceGPError, HyperPriors
 from choicegp.fitting import fit as fitting
-from choicegp.fitting.fit import FitOptions
+from choicegp.fitting.options import FitOptions
 from choicegp.kernels import RBF, Additive, Linear, Matern12, Matern32, Matern52, Periodic, Sum
 
 
@@ -79,7 +81,7 @@ WRONG = [
     ({"n_jobs": "all"}, "n_jobs must be a whole number"),
     ({"progress": "x"}, "progress must be True, False or 'auto'; got 'x'"),
     ({"progress": None}, "progress must be True, False or 'auto'"),
-    ({"random_state": None}, "random_state must be a whole number of at least 0; got None"),
+    ({"random_state": "x"}, "random_state must be a whole number of at least 0; got 'x'"),
     ({"random_state": -1}, "random_state must be a whole number of at least 0; got -1"),
     ({"random_state": 1.0}, "random_state must be a whole number"),
 ]
@@ -99,6 +101,14 @@ def test_numpy_numbers_are_numbers(quick, data):
     options = {"n_utilities": np.int64(2), "tol": np.float32(0.1), "max_iter": np.int32(30), "n_jobs": -1}
     model = quick(**options, random_state=np.uint8(3), lapse=np.float64(0), object_effects=np.False_).fit(data)
     assert model.elbo_ == quick(tol=0.1, random_state=3).fit(data).elbo_
+
+
+def test_without_a_seed_one_is_drawn_that_repeats_the_fit(quick, data):
+    model = quick(random_state=None).fit(data)
+    (note,) = model.fit_result_.notes
+    seed = int(re.search(r"random_state=(\d+) repeats this fit", note)[1])
+    assert model.random_state is None
+    assert quick(random_state=seed).fit(data).elbo_ == model.elbo_
 
 
 @pytest.mark.parametrize("what", [None, np.zeros((3, 2)), pd.DataFrame({"a": [1]}), [[0, 1]]])

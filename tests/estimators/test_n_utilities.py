@@ -6,10 +6,11 @@ import pytest
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets, select_n_utilities
 from choicegp.compute.devices import computing
 from choicegp.estimators import n_utilities as estimators_n_utilities
-from choicegp.fitting.fit import FitOptions, fit_posterior
-from choicegp.fitting.neighbours import grown_starts
+from choicegp.fitting.fit import fit_posterior
+from choicegp.fitting.options import FitOptions
 from choicegp.inference.posterior import condition, factorise_on_host, prior_covariance
 from choicegp.inference.problem import pose
+from choicegp.inference.starts import grown_starts
 from choicegp.selection import cavity, n_utilities
 from choicegp.selection.compare import HeldOut
 from choicegp.selection.loo import CavityDiagnostics, loo_result, prepare_to_leave_out

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets
-from choicegp.fitting.sparse_fit import starts
+from choicegp.inference.sparse.plan import kernel_starts
 from choicegp.kernels import RBF
 from choicegp.storage.checkpoints import Checkpoint
 
@@ -29,12 +29,12 @@ def model(data) -> ChoiceGP:
 
 
 def test_many_objects_are_fitted_sparsely_and_few_are_not(data, model, monkeypatch):
-    monkeypatch.setattr("choicegp.fitting.fit.AUTO_DENSE", 20)
+    monkeypatch.setattr("choicegp.fitting.options.AUTO_DENSE", 20)
     automatic = ChoiceGP(2, **(SMALL | {"inference": "auto"})).fit(data)
     assert automatic.posterior_.is_sparse
     assert "sparse inference with 8 inducing points" in automatic.fit_result_.notes[0]
     assert automatic.elbo_ == model.elbo_
-    monkeypatch.setattr("choicegp.fitting.fit.AUTO_DENSE", 24)
+    monkeypatch.setattr("choicegp.fitting.options.AUTO_DENSE", 24)
     few = ChoiceGP(2, max_iter=12, n_restarts=1, progress=False).fit(data)
     assert not few.posterior_.is_sparse
 
@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_model(model, data):
 def test_the_scales_of_features_are_learned_and_the_ends_of_their_ranges_are_not(model, data):
     found = model.posterior_.prior.kernels
     assert np.ptp(found.log_warp) > 0.5  # all begin alike
-    (first, *_) = starts(None, (data.X - model.centre_) / model.scale_, 2, learn=True)
+    (first, *_) = kernel_starts(None, (data.X - model.centre_) / model.scale_, 2, learn=True)
     np.testing.assert_allclose(found.ends, first.prior.kernels.ends, rtol=1e-12)
 
 
@@ -217,14 +217,14 @@ def test_the_lapse_rate_is_learned(data):
 
 def test_the_starts_are_smooth_and_of_several_waves():
     objects = np.random.default_rng(0).normal(size=(50, 4))
-    tried = starts(None, objects, 2, learn=True)
+    tried = kernel_starts(None, objects, 2, learn=True)
     names = [start.name for start in tried]
     assert names[0] == "smooth"
     assert len(set(names)) == 5
     for start in tried:
         np.testing.assert_array_equal(start.prior.kernels.ends[1], [objects.min(axis=0), objects.max(axis=0)])
-    own = starts(RBF(2.0, 3.0), objects, 2, learn=True)
+    own = kernel_starts(RBF(2.0, 3.0), objects, 2, learn=True)
     lengths = [float(np.exp(np.asarray(start.prior.kernels.log_lengthscale)[0, 0])) for start in own]
     assert lengths == pytest.approx([4.0, 2.0, 1.0])  # times the square root of the number of features
-    (held,) = starts(RBF(2.0, 3.0), objects, 2, learn=False)
+    (held,) = kernel_starts(RBF(2.0, 3.0), objects, 2, learn=False)
     assert np.exp(np.asarray(held.prior.kernels.log_lengthscale)) == pytest.approx(2.0)

@@ -7,7 +7,8 @@ import pytest
 
 from choicegp import ChoiceData
 from choicegp.compute.progress import Clock
-from choicegp.inference.dense import Settings, fit_dense
+from choicegp.inference.dense import DenseInference
+from choicegp.inference.driver import Learning, Task, Watch, run
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.posterior import conclude, condition, prior_covariance
 from choicegp.inference.problem import pose
@@ -15,8 +16,8 @@ from choicegp.model.kernels import RBF
 from choicegp.model.prior import HyperPriors, UtilityPrior
 
 T, M, A, D = 12, 8, 3, 2
-LEARN = Settings(HyperPriors(), learn_lapse=False)
-FIXED = Settings(None, learn_lapse=False, learn_prior=False)
+LEARN = Learning(HyperPriors())
+FIXED = Learning(None, learn_prior=False)
 conditioned = jax.jit(condition)
 covariance_of = jax.jit(prior_covariance)
 
@@ -39,14 +40,16 @@ def posed(data):
     return pose(data, data.X, np.arange(len(data.X)), effects=False)
 
 
-def fitted(problem, settings=LEARN, prior=None, **options):
-    options = {"seed": 0, "n_starts": 1, "max_iter": 150, "tol": 0.02, "clock": Clock(None)} | options
-    return fit_dense(prior or make_prior(), problem, settings=settings, **options)
+def fitted(problem, learning=LEARN, prior=None, *, warm=None, clock=None, report=None, **options):
+    watch = Watch(clock or Clock(None), report)
+    task = Task(prior or make_prior(), problem, learning, watch, **{"n_starts": 1, "max_iter": 150} | options)
+    inference = DenseInference(task, warm)
+    return inference.conclude(*run(inference))
 
 
 def scored(fit, problem, seed=77, n_points=1024):
     points = quasi_normals(problem, fit.prior.n_utilities, n_points, seed)
-    return conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
+    return conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.posterior.lapse)
 
 
 def assert_usable(fit, problem):

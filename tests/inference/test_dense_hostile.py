@@ -12,7 +12,7 @@ import pytest
 from choicegp import ChoiceData
 from choicegp.compute.progress import Clock
 from choicegp.inference import dense, starts
-from choicegp.inference.dense import Settings
+from choicegp.inference.driver import Learning
 from choicegp.model.prior import HyperPriors
 
 from .conftest import (
@@ -132,12 +132,12 @@ def test_contradictions_leave_the_utilities_of_a_pair_equal():
 
 
 def test_a_learned_lapse_rate_is_larger_where_answers_contradict_each_other(problem):
-    settings = Settings(HyperPriors(), learn_lapse=True)
+    learning = Learning(HyperPriors(), learn_lapse=True)
     rates = []
     for own in (problem, posed(contradictory())):
-        fit = fitted(own, settings, lapse=0.05, max_iter=90)
+        fit = fitted(own, learning, lapse=0.05, max_iter=90)
         assert_usable(fit, own)
-        rates.append(float(fit.lapse))
+        rates.append(float(fit.posterior.lapse))
     # The Beta(2, 20) prior alone has its mode at 0.05.
     assert 0 < rates[0] < 0.05 < rates[1] < 1
 

@@ -12,7 +12,8 @@ SCRIPT = """
 import json
 import jax, numpy as np
 from choicegp import ChoiceData
-from choicegp.inference.dense import Settings, fit_dense
+from choicegp.inference.dense import DenseInference
+from choicegp.inference.driver import Learning, Task, Watch, infer
 from choicegp.inference.expectation import expect, marginals, quasi_normals
 from choicegp.compute.progress import Clock
 from choicegp.inference.posterior import conclude, factorise_on_host, prior_covariance
@@ -46,9 +47,9 @@ sites, forces = jax.jit(site_step)(mean, covariance)
 values |= {"sites": sites.precision, "linear": sites.linear, "forces": forces}
 values["root"] = factorise_on_host(covariance).root
 
-settings = Settings(None, learn_lapse=False, learn_prior=False)
-fit = fit_dense(prior, problem, settings=settings, seed=0, n_starts=1, max_iter=10, tol=1e-9, clock=Clock(None))
-posterior, bound = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse)
+task = Task(prior, problem, Learning(None, learn_prior=False), Watch(Clock(None)), n_starts=1, max_iter=10, tol=1e-9)
+fit = infer(DenseInference(task))
+posterior, bound = conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.posterior.lapse)
 values |= {"mean": posterior.mean, "bound": bound}
 print(json.dumps({name: np.asarray(value).ravel().tolist() for name, value in values.items()}))
 """

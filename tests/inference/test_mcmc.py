@@ -10,8 +10,8 @@ from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
 from choicegp.compute.devices import computing
 from choicegp.compute.progress import Clock
 from choicegp.evaluation.diagnosis import importance
-from choicegp.inference import mcmc
-from choicegp.inference.mcmc import Sampling, align, message_of, sample
+from choicegp.inference.driver import Inferred, Learning, Task, Watch, run
+from choicegp.inference.mcmc import MCMCInference, align, judged
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import pose
 from choicegp.inference.whitening import log_posterior, whiten
@@ -144,7 +144,7 @@ def test_the_log_posterior_is_prior_times_likelihood(dense, problem):
             order = np.argsort(np.asarray(dense.posterior_.objects.X)[:, 0])
             v = u[order]
             exact = sum(np.log(ndtr(v[i] - v[j])) for i, j in PAIRS) - 0.5 * v @ np.linalg.solve(K, v)
-            values.append(float(log_posterior(w, whitening, problem, None)) - exact)
+            values.append(float(log_posterior(w, whitening, problem, None)[0]) - exact)
     np.testing.assert_allclose(values, values[0], atol=1e-5)
 
 
@@ -182,8 +182,8 @@ def test_label_switching_is_undone(dense):
 
 
 def test_bad_mixing_is_told():
-    bad = Sampling(np.zeros((4, 100, 1, 3)), 1.4, 12.0, 3, True)
-    status, message = message_of(bad)
+    apart = np.random.default_rng(0).normal(size=(4, 100, 1, 3)) + 2.0 * np.arange(4)[:, None, None, None]
+    status, message = judged(apart, 3, complete=True)
     assert status == "stopped"
     assert "3 divergent" in message
     assert "have not mixed" in message
@@ -192,7 +192,11 @@ def test_bad_mixing_is_told():
 def test_progress_is_reported(dense, problem):
     seen = []
     with computing():
-        sample(dense.posterior_, problem, n_draws=60, seed=0, clock=Clock(None), report=lambda *told: seen.append(told))
-    assert [phase for phase, _, _ in seen] == ["warming up"] * mcmc._WARM_UP_BLOCKS + ["sampling"] * 2
-    assert [step for _, step, _ in seen][-2:] == [50, 100]
-    assert all(np.isfinite(value) for _, _, value in seen)
+        watch = Watch(Clock(None), lambda *told: seen.append(told))
+        task = Task(dense.posterior_.prior, problem, Learning(None), watch, 1, 60)
+        before = Inferred(dense.posterior_, 0.0, "converged", "", 0, np.zeros(0))
+        state, _ = run(MCMCInference(task, before, 100, 0.8))
+    assert state.n_draws == 100
+    assert [phase for phase, _, _ in seen] == ["warming up", "sampling", "sampling"]
+    assert [step for _, step, _ in seen] == [0, 50, 100]
+    assert all(np.isfinite(value) for _, _, value in seen[1:])

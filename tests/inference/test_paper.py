@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from choicegp.compute.progress import Clock
 from choicegp.datasets.simulated import sincos
 from choicegp.inference import descent, paper
-from choicegp.inference.dense import Clock
+from choicegp.inference.driver import Learning, Task, Verdict, Watch, run
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.paper import (
+    ConvergedPaperInference,
+    PaperCourse,
+    PaperInference,
     Parameters,
     approximate,
     bound_on_points,
     bound_on_samples,
-    fit_paper,
-    fit_paper_converged,
     tie,
 )
 from choicegp.inference.posterior import conclude
@@ -36,6 +38,23 @@ on_samples = jax.jit(bound_on_samples, static_argnames="n_samples")
 
 
 PADDING = 3
+
+
+def make_task(prior, problem, n_starts=1, max_iter=0, clock=None, report=None, **options):
+    watch = Watch(clock or Clock(None), report)
+    return Task(prior, problem, Learning(None), watch, n_starts, max_iter, **options)
+
+
+def concluded(inference):
+    return inference.conclude(*run(inference))
+
+
+def fit_paper(prior, problem, n_samples=300, **options):
+    return concluded(PaperInference(make_task(prior, problem, **options), n_samples))
+
+
+def fit_paper_converged(prior, problem, **options):
+    return concluded(ConvergedPaperInference(make_task(prior, problem, **options)))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +109,9 @@ def few_steps(problem):
 
 def fresh_bound(fit, problem, seed=99):
     return float(
-        conclude(fit.prior, problem, fit.factor, fit.sites, quasi_normals(problem, 2, 1024, seed), fit.lapse).bound
+        conclude(
+            fit.prior, problem, fit.factor, fit.sites, quasi_normals(problem, 2, 1024, seed), fit.posterior.lapse
+        ).bound
     )
 
 
@@ -240,24 +261,24 @@ def test_same_seed_same_fit(problem, few_steps):
 
 def test_a_lapse_rate_is_kept_and_counted(problem, prior, parameters, normals):
     fit = fit_paper(prior, problem, seed=0, n_starts=1, max_iter=0, clock=Clock(None), lapse=0.2)
-    assert float(fit.lapse) == 0.2
+    assert float(fit.posterior.lapse) == 0.2
     bounds = [float(on_points(parameters, problem, normals, lapse)) for lapse in (None, jnp.asarray(0.2))]
     assert bounds[1] > bounds[0] + 1.0  # wrong answers are less surprising
 
 
 def test_map_runs_end_at_stationary_points_with_the_best_first(problem, prior):
-    task = paper.Task(jax.tree.map(jnp.asarray, problem), None, descent.Watch(Clock(None)))
+    inference = PaperInference(make_task(prior, problem))
     tied = tie(jax.tree.map(jnp.asarray, prior))
-    starts = paper._map_starts(task, [tied] * 3, seed=0)
-    root = paper._factor_of(tied, task.problem).root
+    starts = inference.map_starts([tied] * 3)
+    root = paper._factor_of(tied, inference.problem).root
     losses = []
     for start in starts:
-        loss, gradient = paper._map_loss(root, task.problem, None, start.whitened.ravel())
+        loss, gradient = paper._map_loss(root, inference.problem, None, start.whitened.ravel())
         assert np.linalg.norm(gradient) < 0.05 * np.linalg.norm(start.whitened)
         losses.append(float(loss))
     assert losses == sorted(losses)
     nothing = jnp.zeros(starts[0].whitened.size)
-    assert losses[0] < float(paper._map_loss(root, task.problem, None, nothing)[0])
+    assert losses[0] < float(paper._map_loss(root, inference.problem, None, nothing)[0])
 
 
 # The clock and the reports
@@ -316,21 +337,22 @@ noise = np.random.default_rng(0).normal(size=5000)
         (noise[:100], "stopped", "the limit of 100 steps; the bound was still rising"),
     ],
 )
-def test_adam_has_converged_only_when_the_smoothed_bound_is_flat(trace, status, message):
-    assert paper._verdict(trace, len(trace), Clock(None)) == (status, message)
+def test_adam_has_converged_only_when_the_smoothed_bound_is_flat(trace, status, message, prior, problem):
+    inference = PaperInference(make_task(prior, problem, max_iter=len(trace)))
+    assert inference.verdict(PaperCourse(None, trace)) == (status, message)
 
 
 def test_a_bound_that_is_not_finite_is_a_failure(problem, parameters):
-    task = paper.Task(problem, None, descent.Watch(Clock(None)))
-    fit = paper._finish(task, parameters, "stopped", "", np.full(5, np.nan))
+    inference, stopped = PaperInference(make_task(parameters.prior, problem)), Verdict("stopped", "")
+    fit = inference.concluded(parameters, stopped, np.full(5, np.nan))
     assert (fit.status, fit.message) == ("failed", "the bound is not finite")
     broken = parameters._replace(whitened=parameters.whitened * np.nan)
-    assert paper._finish(task, broken, "stopped", "", np.zeros(5)).status == "failed"
-    assert paper._finish(task, parameters, "stopped", "", np.array([np.nan, -3.0])).status == "stopped"
+    assert inference.concluded(broken, stopped, np.zeros(5)).status == "failed"
+    assert inference.concluded(parameters, stopped, np.array([np.nan, -3.0])).status == "stopped"
 
 
 def descend(loss, start, **settings):
-    task = descent.Watch(Clock(None))
+    task = Watch(Clock(None))
     return descent.descend(task, "", loss, descent.Descent(np.array([start])), **settings)
 
 

@@ -8,13 +8,13 @@ from choicegp import ChoiceData
 from choicegp.compute.progress import Clock
 from choicegp.datasets.simulated import gp_utilities
 from choicegp.inference import dense
-from choicegp.inference.expectation import quasi_normals
-from choicegp.inference.posterior import Posterior, conclude
+from choicegp.inference.driver import Learning, Task, Watch, infer
+from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 
-FIXED = dense.Settings(None, learn_lapse=False, learn_prior=False)
+FIXED = Learning(None, learn_prior=False)
 
 
 class Case(NamedTuple):
@@ -36,14 +36,11 @@ def fit_fixed(data: ChoiceData, prior: UtilityPrior, warm: Posterior | None = No
     start = None if warm is None else warm.mean_and_covariance_at(problem.objects)
     few, dense.N_POINTS = dense.N_POINTS, 64
     try:
-        fit = dense.fit_dense(
-            prior, problem, seed=5, n_starts=1, max_iter=200 if warm is None else 60, tol=2e-3, clock=Clock(None),
-            settings=FIXED, lapse=lapse, warm=start,
-        )  # fmt: skip
+        steps = 200 if warm is None else 60
+        task = Task(prior, problem, FIXED, Watch(Clock(None)), 1, steps, tol=2e-3, lapse=lapse, seed=5)
+        return infer(dense.DenseInference(task, start)).posterior
     finally:
         dense.N_POINTS = few
-    points = quasi_normals(problem, prior.n_utilities, 64, 1)
-    return conclude(fit.prior, problem, fit.factor, fit.sites, points, fit.lapse).posterior
 
 
 def often_shown(n_objects: int, n_sets: int, size: int, n_utilities: int) -> ChoiceData:

@@ -9,7 +9,8 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import check_training_data
 from choicegp.estimators.utility_gp import UtilityGP
-from choicegp.fitting.fit import FitOptions, fit_posterior
+from choicegp.fitting.fit import fit_posterior
+from choicegp.fitting.options import FitOptions
 from choicegp.model.error_models import ERROR_MODELS
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors

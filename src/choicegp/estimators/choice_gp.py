@@ -11,7 +11,8 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import check_training_data
 from choicegp.estimators.utility_gp import UtilityGP
-from choicegp.fitting.fit import FitOptions, fit_posterior
+from choicegp.fitting.fit import fit_posterior
+from choicegp.fitting.options import FitOptions, Method
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors
 from choicegp.prediction.choices import ChoicePredictor
@@ -34,13 +35,14 @@ class ChoiceGP(UtilityGP):
     ----------
     n_utilities : int or "auto"
         Number of hidden utilities; "auto": chosen by `select_n_utilities` (at most 5).
-    inference : {"auto", "dense", "sparse", "joint", "paper", "paper-converged", "mcmc"}
+    inference : str, or Dense, Sparse, Joint, Paper or MCMC
         "dense": block sites by natural gradient, exact for up to a few thousand shown objects; "sparse": the same at
         inducing points and by mini-batches, for any number of objects and sets; "auto": "dense" for up to 1500
-        different objects, else "sparse" (``fit_result_.notes`` says so); "paper": the authors' own approximation,
-        5000 Adam steps; "paper-converged": the same family with a good optimiser; "joint": "dense", and then
-        correlations between utilities, whose intervals have the right width (small problems); "mcmc": draws from the
-        exact posterior, at the hyperparameters of a "dense" fit.
+        different objects, else "sparse" (``fit_result_.notes`` says so); "paper": the authors' own approximation;
+        "paper-converged": the same family with a good optimiser; "joint": "dense", and then correlations between
+        utilities, whose intervals have the right width (small problems); "mcmc": draws from the exact posterior, at the
+        hyperparameters of a "dense" fit.  A record such as ``Sparse(n_inducing=512)`` names an inference together with
+        its options; a name means its record with default values.
     kernel : str or Kernel
         "auto": "rbf", and with sparse inference waves in single features beside it, on learned scales of the features;
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of kernels from
@@ -56,28 +58,30 @@ class ChoiceGP(UtilityGP):
     learn_hyperparameters : bool
         Whether the kernel's parameters are learned; if not, they stay as ``kernel`` has them.
     n_restarts : int, optional
-        Number of annealed starts; the best goes on. By default 3, or for at most 160 shown objects 9 (16 for three or
-        more utilities, with dense inference); "sparse": how many of its own starts are tried, by default all.
+        Number of annealed starts; the best continues. By default 3, or for at most 160 shown objects 9 (16 for three
+        or more utilities, with dense inference); "sparse": how many of its own starts are tried, by default all.
     max_iter : int, optional
-        Most steps; by default 300 ("dense"), 2000 ("sparse"), 5000 ("paper") or 1000 ("paper-converged"). With
-        "joint", steps after the dense fit, by default 200; with "mcmc", draws of each of four chains, by default 1000.
+        Maximum number of steps of the inference.  What a step is, and how many there are by default: an update of all
+        sites and of the hyperparameters, 300 ("dense"); an update from a mini-batch, 2000 ("sparse"); a step of Adam,
+        5000 ("paper"); an iteration of L-BFGS, 1000 ("paper-converged"); an update by moment matching after the dense
+        fit, 200 ("joint"); a kept draw of each of four chains after the dense fit, 1000 ("mcmc").  Belongs into the
+        record where ``inference`` is one.
     max_seconds : float, optional
         Time limit of the fit; what was reached by then is kept.
     tol : float
         The fit has converged when a few steps gain less than this many nats ("sparse": than this part of the score).
     n_inducing, batch_size : int, optional
-        Of sparse inference: inducing points for each utility (by default 256 on a CPU, 1024 on an accelerator), and
-        sets in a step (256, 512).
+        Those of `Sparse`.
     learn_inducing : bool
-        Whether sparse inference moves its inducing points; they stay well spread objects otherwise.
+        That of `Sparse`.
     device : {"auto", "cpu", "gpu"}
     n_jobs : int, optional
         Threads that run starts side by side; -1 for all cores.  By default all cores for up to 1000 shown objects,
         and one thread for more.  The result does not depend on it.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
-    random_state : int
-        Seed; the same seed gives the same result.
+    random_state : int or None
+        Seed; the same seed gives the same result.  None draws one, which ``fit_result_.notes`` names.
 
     Attributes
     ----------
@@ -112,7 +116,7 @@ class ChoiceGP(UtilityGP):
         self,
         n_utilities: int | str = 2,
         *,
-        inference: str = "auto",
+        inference: str | Method = "auto",
         kernel: str | Kernel = "auto",
         object_effects: bool = False,
         lapse: float | str = 0.0,
@@ -129,7 +133,7 @@ class ChoiceGP(UtilityGP):
         device: str = "auto",
         n_jobs: int | None = None,
         progress: bool | str = "auto",
-        random_state: int = 0,
+        random_state: int | None = 0,
     ) -> None:
         self.n_utilities = n_utilities
         self.inference = inference

@@ -9,7 +9,7 @@ from choicegp.compute.threads import n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
-from choicegp.fitting.fit import MORE_STARTS, FitOptions
+from choicegp.fitting.options import MORE_STARTS, FitOptions
 from choicegp.selection.n_utilities import SelectionResult, choose_number
 from choicegp.selection.search import Search
 
@@ -113,13 +113,14 @@ def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], Fi
             f"{checked.inference!r} afterwards"
         )
     # Leave-one-out needs a site for every set.  Bars of fits side by side would overwrite each other.
-    fixed: dict[str, Any] = {"progress": False, "inference": checked.inference}
+    fixed: dict[str, Any] = {"progress": False}
     if checked.inference == "auto":
         fixed["inference"] = "dense"
     if checked.n_restarts is None and n_shown <= _FEW_OBJECTS:
         # A number of utilities that is left in a worse optimum than another is not compared fairly.
         fixed["n_restarts"] = MORE_STARTS
-    return options | fixed, checked._replace(**fixed)
+    options = options | fixed
+    return options, FitOptions.validated(ChoiceGP(1, **options).get_params())
 
 
 def _folds(folds: int | None, contenders: str, data: ChoiceData) -> int | None:

@@ -18,7 +18,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
-from choicegp.inference.whitening import Whitening, whiten
+from choicegp.inference.whitening import Whitening, log_posterior, whiten
 
 _GOOD, _USABLE = 0.5, 0.7  # Pareto k
 _FEWEST = 100  # draws: a tail cannot be judged on fewer
@@ -109,14 +109,7 @@ def _log_weights(draws: Array, whitening: Whitening, problem: Problem, lapse: Ar
     """Return log weights (S,), up to a constant, and the probabilities of the observed choices (S, m)."""
 
     def one(w: Array) -> tuple[Array, Array]:
-        latent = whitening.latent(w)
-        u = jnp.einsum("dij,dj->di", whitening.root, latent)
-        logs = [
-            batch.errors.log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)
-            for batch in problem.batches
-        ]
-        total = sum((jnp.sum(batch.weight * part) for batch, part in zip(problem.batches, logs, strict=True)), 0.0)
-        weight = total - 0.5 * jnp.sum(latent**2) + 0.5 * jnp.sum(w**2)
-        return weight, jnp.exp(jnp.concatenate([*logs, jnp.zeros(0)]))
+        density, logs = log_posterior(w, whitening, problem, lapse)
+        return density + 0.5 * jnp.sum(w**2), jnp.exp(logs)
 
     return jax.lax.map(one, draws)

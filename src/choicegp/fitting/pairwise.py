@@ -9,14 +9,14 @@ from choicegp.checks import flag_option, number_option, seed, whole_number
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import padded_size
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.fit import hyperpriors_option, scaling
-from choicegp.fitting.record import FitResult
+from choicegp.fitting.options import hyperpriors_option
+from choicegp.fitting.record import FitResult, scaling
 from choicegp.inference.descent import Descent, Watch
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned
-from choicegp.inference.problem import padded_size
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.pair_kernels import ObjectPairs
 from choicegp.model.prior import HyperPriors, UtilityPrior

@@ -1,15 +1,21 @@
-"""What a fit gives: one immutable record, on which prediction, selection and storage stand."""
+"""What a fit gives: one immutable record; how data are posed; and what a careful reader may want to know."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
+from choicegp.data.scaling import FeatureScaling
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
-from choicegp.model.error_models import ErrorModel
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.prior import Objects
 from choicegp.reading.encoding import FeatureEncoding
+
+_MOST_OBJECTS = 400
+_CLEAR = 1.0  # difference, in units of the error scale, from which on an order means something
+_TOLERATED = 0.02  # share of clear pairs that may be ordered oppositely
 
 
 class FitResult(NamedTuple):
@@ -22,7 +28,7 @@ class FitResult(NamedTuple):
     message : str
         Why, in words.
     n_iter : int
-        Steps made by the start that went on.
+        Steps made by the start that continued.
     seconds : float
     elbo_trace : ndarray (n_iter,)
         Evidence lower bound at each step, on the fit's own sample points; while annealing, of the tempered
@@ -119,9 +125,11 @@ class Fitted(NamedTuple):
 
     def training_problem(self) -> Problem:
         """Return the problem that was fitted; its objects are in the posterior's order."""
-        table = self.objects(self.data)
-        X, codes = np.asarray(table.X), np.asarray(table.codes)
-        return pose(self.data, X, codes, effects=self.has_effects, errors=self.errors)
+        return posed(self.data, self.centre, self.scale, dict(self.codes), effects=self.has_effects, errors=self.errors)
+
+    def problem_by_row(self) -> Problem:
+        """Pose the training data with every row of their table an object of its own, whose code is its row."""
+        return pose(self.data, self.data.X, np.arange(len(self.data.X)), effects=True, errors=self.errors)
 
 
 def object_ids(X: Any) -> list[Any]:
@@ -129,3 +137,94 @@ def object_ids(X: Any) -> list[Any]:
     if isinstance(X, ChoiceData):
         return list(X.object_ids)
     return list(X.index) if hasattr(X, "index") and hasattr(X, "columns") else list(range(len(X)))
+
+
+def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the shown objects' features; a constant feature is left unscaled."""
+    if not standardize:
+        n_features = len(data.encoding.feature_names)
+        return np.zeros(n_features), np.ones(n_features)
+    shown = data.moments if isinstance(data, ChoiceFolder) else FeatureScaling.of(data.X[np.unique(data.flat_shown)])
+    return shown.mean, shown.scale
+
+
+def posed(
+    data: ChoiceData, centre: np.ndarray, scale: np.ndarray, codes: dict[Any, int], *, effects: bool,
+    errors: ErrorModel = DISCERNIBILITY,
+) -> Problem:  # fmt: skip
+    """Pose choice data, scaled; ids that ``codes`` does not know are added to it."""
+    numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
+    return pose(data, (data.X - centre) / scale, numbers, effects=effects, errors=errors)
+
+
+def alike_utilities(mean: np.ndarray) -> list[tuple[int, ...]]:
+    """Group the utilities, given as posterior means (d, t) in units of the error scale, by how they order objects.
+
+    Two are alike when they order all pairs of objects alike, but for a few: those pairs count that differ
+    clearly, by more than the error of a comparison, in one of the two.  An object that one of two such
+    utilities prefers the other prefers too, so that both together say what one would.
+
+    Examples
+    --------
+    >>> u = np.array([[0.0, 3.0, 6.0], [6.0, 2.0, 0.0], [1.0, 9.0, 30.0]])
+    >>> alike_utilities(u)
+    [(0, 2), (1,)]
+    """
+    d, t = mean.shape
+    some = mean[:, np.linspace(0, t - 1, min(t, _MOST_OBJECTS)).astype(int)]
+    first, second = np.triu_indices(some.shape[1], 1)
+    difference = some[:, first] - some[:, second]
+    clear = np.abs(difference) > _CLEAR
+    groups: list[list[int]] = []
+    for i in range(d):
+        for group in groups:
+            j = group[0]
+            either = clear[i] | clear[j]
+            opposite = np.sign(difference[i]) * np.sign(difference[j]) <= 0
+            both = bool(clear[i].any() and clear[j].any())
+            if both and np.mean(opposite[either]) <= _TOLERATED:
+                group.append(i)
+                break
+        else:
+            groups.append([i])
+    return [tuple(group) for group in groups]
+
+
+def alike_notes(mean: np.ndarray) -> tuple[str, ...]:
+    """Say in words which utilities order all objects alike.
+
+    Examples
+    --------
+    >>> alike_notes(np.array([[0.0, 3.0, 6.0], [1.0, 9.0, 30.0]]))
+    ('utilities 1 and 2 order all objects alike: they count as one',)
+    """
+    notes = []
+    for group in alike_utilities(mean):
+        if len(group) > 1:
+            names = [str(i + 1) for i in group]
+            listed = f"{', '.join(names[:-1])} and {names[-1]}"
+            notes.append(f"utilities {listed} order all objects alike: they count as one")
+    return tuple(notes)
+
+
+def notes_on(
+    data: ChoiceData | ChoiceFolder, X: np.ndarray, utilities: np.ndarray, problem: Problem | None = None
+) -> tuple[str, ...]:
+    """Say what is odd about data whose shown objects have features ``X``, and about posterior means (d, t).
+
+    ``problem`` is given where all sets and objects are in one.
+    """
+    notes = []
+    if isinstance(data, ChoiceFolder):
+        notes.append(f"{len(data)} sets in {len(data.files)} files; data_ is a sample of {len(data.sample)} of them")
+    elif problem is not None:
+        merged = len(np.unique(data.flat_shown)) - problem.n_objects
+        if merged > 0:
+            notes.append(f"{merged} objects equal to another in all features were merged with it")
+    constant = np.ptp(X, axis=0) == 0
+    if constant.any():
+        names = ", ".join(np.asarray(data.encoding.feature_names)[constant])
+        notes.append(f"these features are the same for all shown objects and say nothing: {names}")
+    if problem is not None and problem.n_sets < len(data):
+        notes.append(f"{len(data) - problem.n_sets} sets of one object say nothing")
+    return (*notes, *alike_notes(utilities))

@@ -8,10 +8,10 @@ factorisation.
 
 Local optima dominate the result, so every start is annealed (the likelihood's weight rises from 0.05 to 1,
 with the hyperparameters held: at low weight they would call everything noise), several starts from several
-lengthscales are tried, and the one with the best bound goes on.
+lengthscales are tried, and the one with the best bound continues.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,14 +23,12 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program, with_settings_of_this_thread
-from choicegp.compute.progress import Clock, Report
-from choicegp.inference.adam import Adam
+from choicegp.inference.driver import Inferred, Learning, Task, Verdict, inferred_from_sites
 from choicegp.inference.expectation import expect, marginals, quasi_normals
-from choicegp.inference.fit import Fit
 from choicegp.inference.posterior import (
     LAST_JITTER,
     Factor,
-    Moments,
+    GaussianMoments,
     condition,
     factorise,
     factorise_on_host,
@@ -40,19 +38,57 @@ from choicegp.inference.posterior import (
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites, add_up, zero_sites
 from choicegp.inference.starts import ANNEALING, LENGTHSCALES, Start, covariance_at, random_start, scaled
-from choicegp.model.prior import HyperPriors, UtilityPrior, log_density
+from choicegp.model.prior import UtilityPrior, log_density
 
 BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 N_POINTS = 16
 _ATTEMPTS = 4  # at a block of steps
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
-_LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
 LAPSE_PRIOR = (2.0, 20.0)
 """Beta prior of a learned lapse rate."""
+LOG_BOUNDS = (-8.0, 14.0)
+"""Smallest and largest log hyperparameter, of every inference."""
 _RATE = 0.4  # of Adam, in log hyperparameters
+_DECAY, _EPSILON = (0.8, 0.95), 1e-3  # of Adam
 
 
-class State(NamedTuple):
+class Adam(NamedTuple):
+    """Running averages of gradients (any pytree) and of their squares, and how many gradients they hold.
+
+    Written out, because importing optax takes 0.17 s, a good part of a second fit of a small problem.
+    """
+
+    n_seen: Any
+    first: Any
+    second: Any
+
+    @classmethod
+    def begin(cls, like: Any) -> "Adam":
+        """Start with nothing, for gradients of these shapes."""
+        # NumPy's zeros: every operation of JAX outside a program is compiled by itself.
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+        return cls(np.zeros((), np.int32), zeros, zeros)
+
+    def direction(
+        self, gradient: Any, decay: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8
+    ) -> tuple[Any, "Adam"]:
+        """Return the step of unit rate that this gradient asks for."""
+        count = self.n_seen + 1
+
+        def averaged(rate: float, old: Any, new: Any) -> Any:
+            return jax.tree.map(lambda old, new: rate * old + (1.0 - rate) * new, old, new)
+
+        first = averaged(decay[0], self.first, gradient)
+        second = averaged(decay[1], self.second, jax.tree.map(jnp.square, gradient))
+
+        def one(first: Any, second: Any) -> Any:
+            short, long = ((1.0 - rate**count).astype(first.dtype) for rate in decay)
+            return first / short / (jnp.sqrt(second / long) + epsilon)
+
+        return jax.tree.map(one, first, second), Adam(count, first, second)
+
+
+class DenseState(NamedTuple):
     """Where the optimisation stands."""
 
     prior: UtilityPrior
@@ -65,31 +101,22 @@ class State(NamedTuple):
     objective: Array
 
 
-class Trace(NamedTuple):
+class DenseTrace(NamedTuple):
     """What a step reports."""
 
     bound: Array
     objective: Array
     residual: Array
-    rho: Array
 
 
-class Settings(NamedTuple):
-    """What does not change during a fit; hashable, part of the compiled program."""
-
-    hyperpriors: HyperPriors | None
-    learn_lapse: bool
-    learn_prior: bool = True
-
-
-def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | None) -> State:
+def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | None) -> DenseState:
     """Make the first state, of NumPy arrays: every operation of JAX outside a program is compiled by itself."""
     factor = factorise_on_host(np.asarray(covariance_at(prior, problem)))
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
-    adam = Adam.begin(sum(leaf.size for leaf in jax.tree.leaves(prior)))
+    adam = Adam.begin(np.zeros(sum(leaf.size for leaf in jax.tree.leaves(prior))))
     # With explicit types: a weakly typed number in the first state would have the block compiled twice.
     rho, rate, objective = (np.asarray(number, float) for number in (0.5, _RATE, -np.inf))
-    return State(prior, factor, sites, lapse, adam, rho, rate, objective)  # type: ignore[arg-type]
+    return DenseState(prior, factor, sites, lapse, adam, rho, rate, objective)  # type: ignore[arg-type]
 
 
 @program
@@ -112,7 +139,7 @@ def target_sites(
     return value, total, forces, lapsed
 
 
-def evidence_gradient(prior: UtilityPrior, problem: Problem, moments: Moments, sites: Sites) -> UtilityPrior:
+def evidence_gradient(prior: UtilityPrior, problem: Problem, moments: GaussianMoments, sites: Sites) -> UtilityPrior:
     """Gradient of the bound with respect to the hyperparameters, with the sites fixed.
 
     It is also that of the bound at a fixed posterior, hence, at the best sites, that of the best bound.
@@ -123,21 +150,23 @@ def evidence_gradient(prior: UtilityPrior, problem: Problem, moments: Moments, s
     return pull_back(slope)[0]
 
 
-def _climb(state: State, moments: Moments, problem: Problem, settings: Settings) -> tuple[UtilityPrior, Factor, Adam]:
+def _climb(
+    state: DenseState, moments: GaussianMoments, problem: Problem, learning: Learning
+) -> tuple[UtilityPrior, Factor, Adam]:
     """One Adam step of the hyperparameters with the sites fixed."""
     # As one vector: a handful of operations instead of a handful for every parameter.
     parameters, restore = ravel_pytree(state.prior)
     gradient = ravel_pytree(evidence_gradient(state.prior, problem, moments, state.sites))[0]
-    if settings.hyperpriors is not None:
-        gradient += ravel_pytree(jax.grad(log_density)(state.prior, settings.hyperpriors))[0]
-    update, adam = state.adam.direction(gradient)
-    prior = restore(jnp.clip(parameters + state.rate * update, _LOWEST, _HIGHEST))
+    if learning.hyperpriors is not None:
+        gradient += ravel_pytree(jax.grad(log_density)(state.prior, learning.hyperpriors))[0]
+    update, adam = state.adam.direction(gradient, _DECAY, _EPSILON)
+    prior = restore(jnp.clip(parameters + state.rate * update, *LOG_BOUNDS))
     return prior, factorise(prior_covariance(prior, problem), state.factor.jitter), adam
 
 
 def _step(
-    state: State, schedule: tuple[Array, Array, Array], problem: Problem, normals: tuple, settings: Settings
-) -> tuple[State, Trace]:
+    state: DenseState, schedule: tuple[Array, Array, Array], problem: Problem, normals: tuple, learning: Learning
+) -> tuple[DenseState, DenseTrace]:
     weight, learn, steady = schedule
     moments = condition(state.factor, state.sites)
     value, target, forces, lapsed = target_sites(
@@ -145,8 +174,8 @@ def _step(
     )
     bound = weight * value - jnp.sum(moments.kl)
     objective = bound
-    if settings.hyperpriors is not None:
-        objective += log_density(state.prior, settings.hyperpriors)
+    if learning.hyperpriors is not None:
+        objective += log_density(state.prior, learning.hyperpriors)
     residual = jnp.linalg.norm(forces - moments.dual) / (1e-12 + jnp.linalg.norm(forces))
     # Near the fixed point the bound on few points wavers by their integration error: that is no drop.
     dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))
@@ -156,217 +185,175 @@ def _step(
 
     sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, state.sites, target)
     prior, factor, adam = state.prior, state.factor, state.adam
-    if settings.learn_prior:
+    if learning.learn_prior:
         prior, factor, adam = jax.lax.cond(
-            learn, lambda: _climb(state, moments, problem, settings), lambda: (prior, factor, adam)
+            learn, lambda: _climb(state, moments, problem, learning), lambda: (prior, factor, adam)
         )
     lapse = state.lapse
-    if settings.learn_lapse:
+    if learning.learn_lapse:
         # A step of expectation-maximisation: the expected number of lapses, with the Beta prior's counts.
         a, b = LAPSE_PRIOR
         n_sets = sum((jnp.sum(batch.weight) for batch in problem.batches), jnp.zeros(()))
         lapse = jnp.where(learn, (lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
-    after = State(prior, factor, sites, lapse, adam, rho, rate, objective)
-    return after, Trace(bound, objective, residual, rho)
+    after = DenseState(prior, factor, sites, lapse, adam, rho, rate, objective)
+    return after, DenseTrace(bound, objective, residual)
 
 
-@partial(program, static="settings")
+@partial(program, static="learning")
 def run_block(
-    state: State, schedule: tuple, problem: Problem, normals: tuple, settings: Settings
-) -> tuple[State, Trace]:
+    state: DenseState, schedule: tuple, problem: Problem, normals: tuple, learning: Learning
+) -> tuple[DenseState, DenseTrace]:
     """Make the steps of a schedule."""
-    return jax.lax.scan(lambda s, x: _step(s, x, problem, normals, settings), state, schedule)
-
-
-def _schedule(weights: np.ndarray, learn: bool, steady: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    n = len(weights)
-    return np.asarray(weights, float), np.full(n, learn), np.full(n, steady)
+    return jax.lax.scan(lambda s, x: _step(s, x, problem, normals, learning), state, schedule)
 
 
 _first_sites = program(target_sites)
 
 
-def fit_dense(
-    prior: UtilityPrior,
-    problem: Problem,
-    *,
-    seed: int,
-    n_starts: int,
-    max_iter: int,
-    tol: float,
-    clock: Clock,
-    settings: Settings,
-    lapse: float = 0.0,
-    warm: tuple[Array, Array] | None = None,
-    grown: Sequence[Start] = (),
-    report: Report | None = None,
-    n_jobs: int = 1,
-) -> Fit:
-    """Fit by annealed starts and one long run.
+class DenseCourse(NamedTuple):
+    """A start, the blocks of steps made from it, and how many of them were made while starts were compared."""
 
-    Parameters
-    ----------
-    prior : UtilityPrior
-        Where the hyperparameters start.
-    problem : Problem
-    seed : int
-    n_starts : int
-        Annealed starts to compare.
-    max_iter : int
-        Most steps of one run, annealing included, rounded up to whole blocks.
-    tol : float
-        Converged when a block of steps gains less than this many nats, for each 100 nats of the bound.
-    clock : Clock
-    settings : Settings
-    lapse : float
-        Lapse rate, or where it starts when it is learned.
-    warm : (mean (d, t), covariance (d, t, t)), optional
-        Marginals of an earlier model at the problem's objects: start there, without annealing.
-    grown : sequence of Start
-        Starts to be tried, without annealing, instead of random ones.
-    report : callable, optional
-        Called as report(phase, step, bound) after every block.
-    n_jobs : int
-        Threads that run starts side by side.
+    state: DenseState
+    traces: tuple[DenseTrace, ...] = ()
+    n_tried: int = 0
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps made."""
+        return BLOCK * len(self.traces)
+
+    @property
+    def quality(self) -> tuple[int, float]:
+        """What starts are compared by."""
+        # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
+        objective = float(self.traces[-1].objective[-1])
+        return len(self.traces), objective if np.isfinite(objective) else -np.inf
+
+
+class DenseInference:
+    """Annealed starts, and one long run of the best; the number of steps is rounded up to whole blocks.
+
+    ``warm`` are the means (d, t) and covariances (d, t, t) of an earlier model at the problem's objects, to start at;
+    ``grown`` are starts to be tried instead of random ones.  Neither is annealed.
     """
-    normals = jax.tree.map(jnp.asarray, quasi_normals(problem, prior.n_utilities, N_POINTS, seed))
-    problem = jax.tree.map(jnp.asarray, problem)
-    rate: Any = np.asarray(lapse, float) if lapse > 0 or settings.learn_lapse else None
-    traces: list[Trace] = []
-    run = _Run(problem, normals, settings, clock, report)
-    if warm is not None:
-        _, sites, _, _ = _first_sites(*warm, problem, normals, 1.0, rate)
-        state = begin(prior, problem, sites, rate)
-    elif grown:
-        with ThreadPoolExecutor(n_jobs) as pool:
-            tried = pool.map(with_settings_of_this_thread(lambda start: _tried(run, start, rate)), grown)
-            state, traces = max(tried, key=_quality)
-    else:
-        state, traces = _best_start(run, prior, seed, n_starts, max_iter, rate, n_jobs)
-    fit = run.to_the_end(state, traces, max_iter, tol)
-    return fit._replace(n_annealing=0 if warm is not None or grown else min(len(ANNEALING[0]), fit.n_iter))
 
+    def __init__(self, task: Task, warm: tuple[Array, Array] | None = None, grown: Sequence[Start] = ()) -> None:
+        self.task, self.warm, self.grown = task, warm, grown
+        normals = quasi_normals(task.problem, task.prior.n_utilities, N_POINTS, task.seed)
+        self.problem, self.normals = jax.tree.map(jnp.asarray, (task.problem, normals))
 
-def _is_healthy(state: State, trace: Trace) -> bool:
-    diagonal = np.diagonal(np.asarray(state.factor.root), axis1=1, axis2=2)
-    parts = (trace.objective, np.asarray(state.sites.linear), diagonal)
-    return all(bool(np.all(np.isfinite(part))) for part in parts)
+    def begin(self) -> DenseCourse:
+        """Return the best of the starts."""
+        task, lapse = self.task, self.task.rate
+        if self.warm is not None:
+            _, sites, _, _ = _first_sites(*self.warm, self.problem, self.normals, 1.0, lapse)
+            return DenseCourse(begin(task.prior, self.problem, sites, lapse))
+        if self.grown:
+            best = max(self._side_by_side(self._from_given, self.grown), key=lambda course: course.quality)
+        else:
+            best = self._best_start()
+        return best._replace(n_tried=len(best.traces))
 
+    def step(self, course: DenseCourse) -> DenseCourse:
+        """Make a block of steps at full weight."""
+        return self._block(course, np.ones(BLOCK), "fit", learn=True, steady=bool(course.traces))
 
-class _Run:
-    """Drives compiled blocks of steps from Python."""
+    def verdict(self, course: DenseCourse) -> Verdict | None:
+        """Stop when a block gains next to nothing, at a limit, or where no step is finite."""
+        ended = self._ended(course)
+        finite = any(np.all(np.isfinite(trace.objective)) for trace in course.traces)
+        return ended if ended is None or finite else Verdict("failed", "the bound was not finite at any step")
 
-    def __init__(
-        self, problem: Problem, normals: tuple, settings: Settings, clock: Clock, report: Report | None
-    ) -> None:
-        self.problem, self.normals, self.settings = problem, normals, settings
-        self.clock, self.report = clock, report
+    def _ended(self, course: DenseCourse) -> Verdict | None:
+        traces, task = course.traces, self.task
+        if len(traces) > course.n_tried:
+            last = traces[-1]
+            if not np.all(np.isfinite(last.objective)):
+                return Verdict("stopped", "no finite step was found; the last good place was kept")
+            gained = last.objective[-1] - (traces[-2].objective[-1] if len(traces) > 1 else -np.inf)
+            small = task.tol * max(1.0, float(abs(last.objective[-1])) / 100.0)
+            if abs(gained) < small and last.residual[-1] < 0.05:
+                return Verdict("converged", f"a block of {BLOCK} steps gained {gained:.2g} nats")
+        if course.n_steps >= task.max_iter:
+            return Verdict("stopped", f"the limit of {task.max_iter} steps")
+        return Verdict("stopped", task.watch.out_of_time) if traces and task.watch.is_up else None
 
-    def block(
-        self, state: State, weights: np.ndarray, phase: str, done: int, *, learn: bool, steady: bool
-    ) -> tuple[State, Trace]:
+    def conclude(self, course: DenseCourse, verdict: Verdict) -> Inferred:
+        """Make the posterior."""
+        state, bounds = course.state, np.concatenate([trace.bound for trace in course.traces])
+        annealed = 0 if self.warm is not None or self.grown else min(len(ANNEALING[0]), len(bounds))
+        return inferred_from_sites(
+            self.task, state.prior, state.factor, state.sites, state.lapse, verdict, bounds, annealed
+        )
+
+    def _block(self, course: DenseCourse, weights: np.ndarray, phase: str, *, learn: bool, steady: bool) -> DenseCourse:
         """Make some steps; ones that leave the numbers are tried again, smaller and with more jitter."""
-        schedule = _schedule(weights, learn, steady)
-        tried = state
+        schedule = np.asarray(weights, float), np.full(BLOCK, learn), np.full(BLOCK, steady)
+        tried = course.state
         for _ in range(_ATTEMPTS):
-            after, trace = run_block(tried, schedule, self.problem, self.normals, self.settings)
+            after, trace = run_block(tried, schedule, self.problem, self.normals, self.task.learning)
             trace = jax.tree.map(np.asarray, trace)
             if _is_healthy(after, trace):
+                self.task.watch.report(phase, course.n_steps + BLOCK, float(trace.bound[-1]))
                 break
             jitter = np.minimum(100.0 * np.asarray(tried.factor.jitter), LAST_JITTER)
             factor = _factorise_prior(tried.prior, self.problem, jitter)
             tried = tried._replace(rho=0.25 * tried.rho, rate=0.25 * tried.rate, factor=factor)
         else:
-            return state, trace
-        if self.report is not None:
-            self.report(phase, done + len(weights), float(trace.bound[-1]))
-        return after, trace
+            after = course.state
+        return course._replace(state=after, traces=(*course.traces, trace))
 
-    def to_the_end(self, state: State, traces: list[Trace], max_iter: int, tol: float) -> Fit:
-        """Repeat blocks at full weight until a stopping rule holds."""
-        done = sum(len(trace.bound) for trace in traces)
-        status, message = "stopped", f"the limit of {max_iter} steps"
-        while done < max_iter:
-            if traces and self.clock.is_up:
-                message = f"the time limit of {self.clock.limit:g} s"
-                break
-            before = traces[-1].objective[-1] if traces else -np.inf
-            state, trace = self.block(state, np.ones(BLOCK), "fit", done, learn=True, steady=bool(traces))
-            traces.append(trace)
-            done += BLOCK
-            if not np.all(np.isfinite(trace.objective)):
-                message = "no finite step was found; the last good place was kept"
-                break
-            gained = trace.objective[-1] - before
-            small = tol * max(1.0, float(abs(trace.objective[-1])) / 100.0)
-            if abs(gained) < small and trace.residual[-1] < 0.05:
-                status, message = "converged", f"a block of {BLOCK} steps gained {gained:.2g} nats"
-                break
-        if not any(np.all(np.isfinite(trace.objective)) for trace in traces):
-            status, message = "failed", "the bound was not finite at any step"
-        bounds = np.concatenate([trace.bound for trace in traces]) if traces else np.zeros(0)
-        return Fit(state.prior, state.factor, state.sites, state.lapse, status, message, done, bounds)
+    def _side_by_side(self, function: Callable[[Any], Any], starts: Iterable[Any]) -> list[Any]:
+        """Call a function of a start in several threads."""
+        with ThreadPoolExecutor(self.task.n_jobs) as pool:
+            return list(pool.map(with_settings_of_this_thread(function), starts))
 
+    def _best_start(self) -> DenseCourse:
+        """Anneal several starts from several lengthscales, and take the better half further until one is left.
 
-def _best_start(
-    run: _Run, prior: UtilityPrior, seed: int, n_starts: int, max_iter: int, lapse: Array | None, n_jobs: int
-) -> tuple[State, list[Trace]]:
-    """Anneal several starts from several lengthscales, and take the better half further until one is left.
+        The first steps after annealing tell little about where a start will end: halving by and by costs few steps
+        and is wrong less often than one comparison.
+        """
+        tried = self._side_by_side(self._annealed, range(self.task.n_starts))
+        courses = [course for course in tried if course is not None]
+        while len(courses) > 1:
+            courses = sorted(courses, key=lambda course: course.quality, reverse=True)[: (len(courses) + 1) // 2]
+            if len(courses) > 1 and not self.task.watch.is_up and courses[0].n_steps < self.task.max_iter:
+                courses = self._side_by_side(self._further, courses)
+        return courses[0]
 
-    The first steps after annealing tell little about where a start will end: halving by and by costs few steps and
-    is wrong less often than one comparison.
-    """
-
-    def attempt(start: int) -> tuple[State, list[Trace]] | None:
-        if start and run.clock.is_up:
+    def _annealed(self, number: int) -> DenseCourse | None:
+        task = self.task
+        if number and task.watch.is_up:
             return None
-        own = scaled(prior, LENGTHSCALES[start % len(LENGTHSCALES)]) if run.settings.learn_prior else prior
-        sites = random_start(own, run.problem, np.random.default_rng([seed, start]))
-        state, traces = begin(own, run.problem, sites, lapse), []
-        annealing = ANNEALING[start % len(ANNEALING)].reshape(-1, BLOCK)
+        own = scaled(task.prior, LENGTHSCALES[number % len(LENGTHSCALES)]) if task.learning.learn_prior else task.prior
+        sites = random_start(own, self.problem, np.random.default_rng([task.seed, number]))
+        course = DenseCourse(begin(own, self.problem, sites, task.rate))
+        annealing = ANNEALING[number % len(ANNEALING)].reshape(-1, BLOCK)
         phases = [*annealing, *[np.ones(BLOCK)] * _TRIAL_BLOCKS]
-        for number, weights in enumerate(phases[: -(-max_iter // BLOCK)]):
-            free = number >= len(phases) - _TRIAL_BLOCKS
-            state, trace = run.block(
-                state, weights, f"start {start + 1} of {n_starts}", BLOCK * number, learn=free, steady=free
-            )
-            traces.append(trace)
-            if run.clock.is_up:
+        for block, weights in enumerate(phases[: -(-task.max_iter // BLOCK)]):
+            free = block >= len(annealing)
+            course = self._block(course, weights, f"start {number + 1} of {task.n_starts}", learn=free, steady=free)
+            if task.watch.is_up:
                 break
-        return state, traces
+        return course
 
-    def further(result: tuple[State, list[Trace]]) -> tuple[State, list[Trace]]:
-        state, traces = result[0], list(result[1])
+    def _further(self, course: DenseCourse) -> DenseCourse:
         for _ in range(_TRIAL_BLOCKS):
-            state, trace = run.block(
-                state, np.ones(BLOCK), "comparing starts", BLOCK * len(traces), learn=True, steady=True
-            )
-            traces.append(trace)
-        return state, traces
+            course = self._block(course, np.ones(BLOCK), "comparing starts", learn=True, steady=True)
+        return course
 
-    with ThreadPoolExecutor(n_jobs) as pool:
-        tried = list(pool.map(with_settings_of_this_thread(attempt), range(n_starts)))
-    results = [result for result in tried if result is not None]
-    while len(results) > 1:
-        results = sorted(results, key=_quality, reverse=True)[: (len(results) + 1) // 2]
-        if len(results) > 1 and not run.clock.is_up and BLOCK * len(results[0][1]) < max_iter:
-            with ThreadPoolExecutor(n_jobs) as pool:
-                results = list(pool.map(with_settings_of_this_thread(further), results))
-    return results[0]
+    def _from_given(self, start: Start) -> DenseCourse:
+        """Make the first steps from a given place, at full weight."""
+        course = DenseCourse(begin(start.prior, self.problem, start.sites, self.task.rate))
+        for block in range(_TRIAL_BLOCKS):
+            course = self._block(course, np.ones(BLOCK), "growing", learn=True, steady=block > 0)
+            if self.task.watch.is_up:
+                break
+        return course
 
 
-def _quality(result: tuple[State, list[Trace]]) -> tuple[int, float]:
-    # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
-    objective = float(result[1][-1].objective[-1])
-    return len(result[1]), objective if np.isfinite(objective) else -np.inf
-
-
-def _tried(run: _Run, start: Start, lapse: Array | None) -> tuple[State, list[Trace]]:
-    """Make the first steps from a given place, at full weight."""
-    state, traces = begin(start.prior, run.problem, start.sites, lapse), []
-    for number in range(_TRIAL_BLOCKS):
-        state, trace = run.block(state, np.ones(BLOCK), "growing", BLOCK * number, learn=True, steady=number > 0)
-        traces.append(trace)
-        if run.clock.is_up:
-            break
-    return state, traces
+def _is_healthy(state: DenseState, trace: DenseTrace) -> bool:
+    diagonal = np.diagonal(np.asarray(state.factor.root), axis1=1, axis2=2)
+    parts = (trace.objective, np.asarray(state.sites.linear), diagonal)
+    return all(bool(np.all(np.isfinite(part))) for part in parts)

@@ -1,36 +1,25 @@
-"""Descent by L-BFGS that tells how it goes, stops by a rule of its own and walks around what is not finite."""
+"""Descent by L-BFGS that reports its progress, stops by a rule of its own and walks around what is not finite."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from choicegp.compute.progress import Clock, Report
+from choicegp.inference.driver import Watch
 
 _MEMORY = 10  # iterations over which L-BFGS must gain something
 _NO_BETTER = "L-BFGS found no better point"
 Loss = Callable[[np.ndarray], tuple[Any, Any]]  # value and gradient
 
 
-class Watch(NamedTuple):
-    """What a descent looks at while it runs: the clock, and who wants to know."""
-
-    clock: Clock
-    report: Report | None = None
-
-    def tell(self, phase: str, step: int, value: float) -> None:
-        """Tell whoever wants to know."""
-        if self.report is not None:
-            self.report(phase, step, value)
-
-
 class Descent(NamedTuple):
-    """Where L-BFGS stands, with the loss after every iteration."""
+    """Where L-BFGS stands, with the loss after every iteration, and how many descents led there."""
 
     x: np.ndarray
     losses: tuple[float, ...] = ()
     status: str = "stopped"
     message: str = ""
+    n_runs: int = 0
 
 
 def _guarded(loss: Loss) -> Any:
@@ -51,28 +40,28 @@ def descend(
     watch: Watch, phase: str, loss: Loss, start: Descent, max_iter: int, tol: float, bounds: Any = None,
     flat: float = 0.0,
 ) -> Descent:  # fmt: skip
-    """Go on by L-BFGS until some iterations gain less than ``tol`` (times each 100 nats of loss).
+    """Continue by L-BFGS until some iterations gain less than ``tol`` (times each 100 nats of loss).
 
     It also ends where no slope is steeper than ``flat``.
     """
     from scipy.optimize import minimize
 
     status = "stopped" if start.losses else "failed"
-    now = start._replace(status=status, message=_NO_BETTER)
+    now = start._replace(status=status, message=_NO_BETTER, n_runs=start.n_runs + 1)
 
     def look(intermediate_result: Any) -> None:
         nonlocal now
         losses = (*now.losses, float(intermediate_result.fun))
         now = now._replace(x=intermediate_result.x.copy(), losses=losses, status="stopped")
         if len(losses) % _MEMORY == 0:
-            watch.tell(phase, len(losses), -losses[-1])
+            watch.report(phase, len(losses), -losses[-1])
         gained = losses[-_MEMORY - 1] - losses[-1] if len(losses) > _MEMORY else np.inf
         if gained < tol * max(1.0, abs(losses[-1]) / 100.0):
             now = now._replace(status="converged", message=f"{_MEMORY} iterations gained {gained:.2g} nats")
         elif len(losses) >= max_iter:
             now = now._replace(message=f"the limit of {max_iter} iterations")
-        elif watch.clock.is_up:
-            now = now._replace(message=f"the time limit of {watch.clock.limit:g} s")
+        elif watch.is_up:
+            now = now._replace(message=watch.out_of_time)
         else:
             return
         raise StopIteration

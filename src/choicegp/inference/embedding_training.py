@@ -1,17 +1,17 @@
 """Training of a Pareto embedding: Adam on small batches of sets, ended when validation sets gain no more."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
 from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock, Report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_places
+from choicegp.inference.dense import Adam
 from choicegp.model.embedding import Batch, Embedding, batch_loss, set_losses
 
 _MOST_PAIRS = 2_000_000  # of objects of one set that a batch holds, so that memory stays in the hundreds of megabytes
@@ -19,50 +19,25 @@ _GAIN = 1e-4  # relative; less is no gain
 
 
 class TrainingSettings(NamedTuple):
-    """How to train.
+    """How to train."""
 
-    Attributes
-    ----------
-    weights : ndarray (4,)
-        Of the terms of the loss.
-    learning_rate : float
-    batch_size : int
-        Sets in a step, at most.
-    max_epochs : int
-    patience : int
-        Epochs without a gain before training ends.
-    validation_size : float
-        Share of the sets that are kept for validation, 0 for none.
-    """
-
-    weights: np.ndarray
+    weights: np.ndarray  # (4,) of the terms of the loss
     learning_rate: float
-    batch_size: int
+    batch_size: int  # sets in a step, at most
     max_epochs: int
-    patience: int
-    validation_size: float
+    patience: int  # epochs without a gain before training ends
+    validation_size: float  # share of the sets that are kept for validation, 0 for none
 
 
 class TrainedEmbedding(NamedTuple):
-    """A finished training.
+    """A finished training."""
 
-    Attributes
-    ----------
-    embedding : Embedding
-        That of the epoch with the least validation loss.
-    status : str
-        "converged", "stopped" (at a limit, or before a loss that is not finite) or "failed" (nothing was learned).
-    message : str
-    best_epoch : int
-        Counted from 1.
-    losses, validation_losses : ndarray (n_epochs,)
-        Mean over the batches of an epoch, and after it on the validation sets (on all sets if there are none).
-    """
-
-    embedding: Embedding
+    embedding: Embedding  # that of the epoch with the least validation loss
+    # "converged", "stopped" (at a limit, or before a loss that is not finite) or "failed" (nothing was learned)
     status: str
     message: str
-    best_epoch: int
+    best_epoch: int  # counted from 1
+    # Mean over the batches of each epoch, and after it on the validation sets (on all sets if there are none).
     losses: np.ndarray
     validation_losses: np.ndarray
 
@@ -111,14 +86,14 @@ def train_embedding(
     weights = settings.weights.astype(sets.X.dtype)
     rate = np.asarray(settings.learning_rate, sets.X.dtype)
     on_device = jax.tree.map(jnp.asarray, sets)
-    now, moments = embedding, _first_moments(embedding)
+    now, adam = embedding, Adam.begin(embedding)
     best, best_epoch, least, last_gain, mark = embedding, 0, np.inf, 0, np.inf
     losses: list[float] = []
     judgements: list[float] = []
-    status, message = "stopped", f"stopped after {settings.max_epochs} epochs: raise max_epochs to go on"
+    status, message = "stopped", f"stopped after {settings.max_epochs} epochs: raise max_epochs to continue"
     for epoch in range(1, settings.max_epochs + 1):
         order = _batches(rng.permutation(training), size)
-        now, moments, loss = _epoch(now, moments, on_device, order, weights, rate)
+        now, adam, loss = _epoch(now, adam, on_device, order, weights, rate)
         losses.append(float(loss))
         judgements.append(float(_judge(now, on_device, judged, weights)))
         if not (np.isfinite(losses[-1]) and np.isfinite(judgements[-1])):
@@ -135,7 +110,7 @@ def train_embedding(
             status, message = "converged", f"the validation loss has not fallen for {settings.patience} epochs"
             break
         if clock.is_up:
-            message = f"stopped after {clock.seconds:.1f} seconds: raise max_seconds to go on"
+            message = f"stopped after {clock.seconds:.1f} seconds: raise max_seconds to continue"
             break
     return TrainedEmbedding(best, status, message, best_epoch, np.array(losses), np.array(judgements))
 
@@ -169,27 +144,20 @@ def _batch(sets: PaddedSets, positions: Array) -> Batch:
     return Batch(X, jnp.asarray(sets.present)[positions], jnp.asarray(sets.chosen)[positions], weights)
 
 
-def _first_moments(embedding: Embedding) -> tuple[Any, ...]:
-    """Return the state of Adam as a plain tuple: programs with foreign classes are not kept between processes."""
-    return tuple(jax.tree.leaves(optax.adam(1.0).init(embedding)))
-
-
 @program
 def _epoch(
-    embedding: Embedding, moments: tuple, sets: PaddedSets, order: Array, weights: Array, rate: Array
-) -> tuple[Embedding, tuple, Array]:
+    embedding: Embedding, adam: Adam, sets: PaddedSets, order: Array, weights: Array, rate: Array
+) -> tuple[Embedding, Adam, Array]:
     """Take one step for each batch; return also the mean of the batches' losses."""
-    optimiser = optax.adam(rate)
-    structure = jax.tree.structure(optimiser.init(embedding))
 
-    def step(carry: tuple[Embedding, tuple], positions: Array) -> tuple[tuple[Embedding, tuple], Array]:
-        now, leaves = carry
+    def step(carry: tuple[Embedding, Adam], positions: Array) -> tuple[tuple[Embedding, Adam], Array]:
+        now, adam = carry
         loss, gradient = jax.value_and_grad(batch_loss)(now, _batch(sets, positions), weights)
-        change, state = optimiser.update(gradient, jax.tree.unflatten(structure, leaves))
-        return (optax.apply_updates(now, change), tuple(jax.tree.leaves(state))), loss
+        direction, adam = adam.direction(gradient)
+        return (jax.tree.map(lambda x, dx: x - rate * dx, now, direction), adam), loss
 
-    (embedding, moments), losses = jax.lax.scan(step, (embedding, moments), order)
-    return embedding, moments, losses.mean()
+    (embedding, adam), losses = jax.lax.scan(step, (embedding, adam), order)
+    return embedding, adam, losses.mean()
 
 
 @program

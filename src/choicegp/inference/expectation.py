@@ -22,17 +22,10 @@ _BITS = 30
 
 
 class Marginals(NamedTuple):
-    """Gaussian marginals of the utility differences to the first object of each set.
+    """Gaussian marginals of the utility differences to the first object of each set."""
 
-    Attributes
-    ----------
-    mean : Array (d, a - 1, m)
-    root : Array (d, a - 1, a - 1, m)
-        Lower Cholesky factor of the covariance.
-    """
-
-    mean: Array
-    root: Array
+    mean: Array  # (d, a - 1, m)
+    root: Array  # (d, a - 1, a - 1, m) lower Cholesky factor of the covariance
 
 
 def latin_normals(

@@ -24,11 +24,10 @@ from jax import Array
 from jax.scipy.linalg import block_diag
 
 from choicegp.compute.programs import program
-from choicegp.compute.progress import Clock, Report
 from choicegp.errors import ChoiceGPError
+from choicegp.inference.driver import Inferred, Task, Verdict, score_points
 from choicegp.inference.expectation import quasi_normals, small_cholesky
-from choicegp.inference.fit import Fit
-from choicegp.inference.posterior import Factor, Moments, Posterior, condition, posterior_of_draws
+from choicegp.inference.posterior import Factor, GaussianMoments, condition, posterior_of_draws
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.sites import Sites
 
@@ -42,79 +41,85 @@ _RHO = 0.5  # how far a site moves in a step
 _STILL = 0.003  # in standard deviations: a move that counts as none
 
 
-class _Site(NamedTuple):
-    """Sites of a batch, on the utility differences to each set's first object.
+class JointSites(NamedTuple):
+    """Sites of a batch, on the utility differences to each set's first object."""
 
-    Attributes
-    ----------
-    precision : Array (n, n, m)
-        With n = d (a - 1).
-    linear : Array (n, m)
-    """
-
-    precision: Array
-    linear: Array
+    precision: Array  # (n, n, m) with n = d (a - 1)
+    linear: Array  # (n, m)
 
 
-def fit_joint(
-    fit: Fit,
-    posterior: Posterior,
-    problem: Problem,
-    *,
-    seed: int,
-    max_iter: int,
-    clock: Clock,
-    report: Report | None = None,
-) -> tuple[Posterior, float, str, str]:
-    """Go on from a finished `dense` fit.
+class JointState(NamedTuple):
+    """Sites of every batch, the number of steps made, and the largest move of a utility in the last of them."""
 
-    Returns
-    -------
-    Posterior, float, str, str
-        With draws of the joint Gaussian; the bound of that Gaussian; status and message.
-    """
-    d, t = posterior.mean.shape[0], len(problem.valid)
-    if d * t > MOST:
-        raise ChoiceGPError(
-            f"inference='joint' is for small problems: {d} utilities of {problem.n_objects} shown objects are more "
-            f"than {MOST} together; use inference='dense'"
-        )
-    normals = tuple(_standardised(points) for points in quasi_normals(problem, d, N_POINTS, seed))
-    root, first = _side_by_side(fit.factor.root, fit.sites)
-    sites = _first_sites(first, root, problem, normals, fit.lapse)
-    status, message, done = "stopped", f"the limit of {max_iter} steps", 0
-    while done < max_iter:
-        sites, moved = _advance(sites, root, problem, normals, fit.lapse)
-        done += BLOCK
+    sites: tuple[JointSites, ...]
+    n_steps: int
+    moved: float
+
+
+class JointInference:
+    """Match moments, beginning at a finished dense inference ``before``."""
+
+    def __init__(self, task: Task, before: Inferred) -> None:
+        problem, d = task.problem, before.posterior.n_utilities
+        if d * len(problem.valid) > MOST:
+            raise ChoiceGPError(
+                f"inference='joint' is for small problems: {d} utilities of {problem.n_objects} shown objects are more "
+                f"than {MOST} together; use inference='dense'"
+            )
+        self.task, self.before, self.lapse = task, before, before.posterior.lapse
+        self.normals = tuple(_standardised(points) for points in quasi_normals(problem, d, N_POINTS, task.seed))
+        assert before.factor is not None
+        self.root, self.first = _side_by_side(before.factor.root, before.sites)
+
+    def begin(self) -> JointState:
+        """Take every set's own site out of the dense posterior."""
+        sites = _first_sites(self.first, self.root, self.task.problem, self.normals, self.lapse)
+        return JointState(sites, 0, np.inf)
+
+    def step(self, state: JointState) -> JointState:
+        """Make a block of steps of all sites at once."""
+        sites, moved = _advance(state.sites, self.root, self.task.problem, self.normals, self.lapse)
         if not np.isfinite(float(moved)):
             raise ChoiceGPError("inference='joint' found no finite step: use inference='dense' or 'mcmc'")
-        if report is not None:
-            report("matching moments", done, float("nan"))
-        if moved < _STILL:
-            status, message = "converged", f"after {done} steps of moment matching utilities move by {moved:.2g} sd"
-            break
-        if clock.is_up:
-            message = f"the time limit of {clock.limit:g} s"
-            break
-    points = quasi_normals(problem, d, N_DRAWS, seed + 2**20)
-    moments, bound = _conclude(sites, root, problem, points, fit.lapse)
-    drawn, weights, effective = _weighted(moments, root, problem, fit.lapse, seed)
-    if effective < _FEWEST:
-        message += "; too few draws fit the exact posterior, so they were left unweighted: compare with 'mcmc'"
-        weights = np.full(_PROPOSED, 1.0 / _PROPOSED)
-    else:
-        message += f"; {effective:.0f} of {_PROPOSED} draws effective"
-    u = drawn.reshape(_PROPOSED, d, t)[:, :, : problem.n_objects]
-    mean = np.einsum("s,sdt->dt", weights, u)
-    covariance = np.einsum("s,sdi,sdj->dij", weights, u - mean, u - mean, optimize=True)
-    # Evenly spaced on the scale of the weights: no more noise than is needed; in random order, for who takes some.
-    taken = np.searchsorted(np.cumsum(weights), (np.arange(N_DRAWS) + 0.5) / N_DRAWS).clip(max=_PROPOSED - 1)
-    kept = u[np.random.default_rng(seed).permutation(taken)]
-    return posterior_of_draws(posterior, kept, mean, covariance), float(bound), status, message
+        self.task.watch.report("matching moments", state.n_steps + BLOCK, float("nan"))
+        return JointState(sites, state.n_steps + BLOCK, float(moved))
+
+    def verdict(self, state: JointState) -> Verdict | None:
+        """Stop when no utility moves any more, or at a limit."""
+        if state.moved < _STILL:
+            found = f"after {state.n_steps} steps of moment matching utilities move by {state.moved:.2g} sd"
+            return Verdict("converged", found)
+        if state.n_steps and self.task.watch.is_up:
+            return Verdict("stopped", self.task.watch.out_of_time)
+        limit = f"the limit of {self.task.max_iter} steps"
+        return Verdict("stopped", limit) if state.n_steps >= self.task.max_iter else None
+
+    def conclude(self, state: JointState, verdict: Verdict) -> Inferred:
+        """Draw from the joint Gaussian, and weight the draws by the exact posterior."""
+        task, before = self.task, self.before
+        problem, seed = task.problem, task.seed
+        d, t = before.posterior.n_utilities, len(problem.valid)
+        points = task.points or score_points(problem, d, seed)
+        moments, bound = _conclude(state.sites, self.root, problem, points, self.lapse)
+        drawn, weights, effective = _weighted(moments, self.root, problem, self.lapse, seed)
+        message = verdict.message
+        if effective < _FEWEST:
+            message += "; too few draws fit the exact posterior, so they were left unweighted: compare with 'mcmc'"
+            weights = np.full(_PROPOSED, 1.0 / _PROPOSED)
+        else:
+            message += f"; {effective:.0f} of {_PROPOSED} draws effective"
+        u = drawn.reshape(_PROPOSED, d, t)[:, :, : problem.n_objects]
+        mean = np.einsum("s,sdt->dt", weights, u)
+        covariance = np.einsum("s,sdi,sdj->dij", weights, u - mean, u - mean, optimize=True)
+        # Evenly spaced on the scale of the weights: no more noise than is needed; in random order, for who takes some.
+        taken = np.searchsorted(np.cumsum(weights), (np.arange(N_DRAWS) + 0.5) / N_DRAWS).clip(max=_PROPOSED - 1)
+        kept = u[np.random.default_rng(seed).permutation(taken)]
+        posterior = posterior_of_draws(before.posterior, kept, mean, covariance)
+        return before._replace(posterior=posterior, elbo=float(bound), status=verdict.status, message=message)
 
 
 def _weighted(
-    moments: Moments, root: Array, problem: Problem, lapse: Array | None, seed: int
+    moments: GaussianMoments, root: Array, problem: Problem, lapse: Array | None, seed: int
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Draw from the joint Gaussian: draws (S, d t), their weights (S,), and the effective number of them."""
     half = np.asarray(moments.half)[0]
@@ -163,7 +168,9 @@ def _side_by_side(root: Array, sites: Sites) -> tuple[Array, Sites]:
 
 
 @program
-def _first_sites(first: Sites, root: Array, problem: Problem, normals: tuple, lapse: Array | None) -> tuple[_Site, ...]:
+def _first_sites(
+    first: Sites, root: Array, problem: Problem, normals: tuple, lapse: Array | None
+) -> tuple[JointSites, ...]:
     """Take every set's own site out of the variational posterior, by Price's theorem."""
     moments = condition(Factor(root, jnp.zeros(1)), first)
     sites = []
@@ -182,17 +189,19 @@ def _first_sites(first: Sites, root: Array, problem: Problem, normals: tuple, la
         columns = jax.lax.map(column, jnp.eye(len(x)))
         precision = _psd_part(0.5 * (columns + jnp.swapaxes(columns, 0, 1)))
         linear = jnp.mean(slope(x), axis=-1) + jnp.einsum("xym,ym->xm", precision, mean)
-        sites.append(_Site(precision, linear))
+        sites.append(JointSites(precision, linear))
     return tuple(sites)
 
 
 @program
 def _advance(
-    sites: tuple[_Site, ...], root: Array, problem: Problem, normals: tuple, lapse: Array | None
-) -> tuple[tuple[_Site, ...], Array]:
+    sites: tuple[JointSites, ...], root: Array, problem: Problem, normals: tuple, lapse: Array | None
+) -> tuple[tuple[JointSites, ...], Array]:
     """Make a block of steps of all sites at once; also the largest move of a utility in the last one."""
 
-    def step(carry: tuple[tuple[_Site, ...], Array], _: None) -> tuple[tuple[tuple[_Site, ...], Array], Array]:
+    def step(
+        carry: tuple[tuple[JointSites, ...], Array], _: None
+    ) -> tuple[tuple[tuple[JointSites, ...], Array], Array]:
         sites, mean = carry
         moments = _moments(sites, root, problem, normals)
         new = tuple(
@@ -209,8 +218,8 @@ def _advance(
 
 @program
 def _conclude(
-    sites: tuple[_Site, ...], root: Array, problem: Problem, normals: tuple, lapse: Array | None
-) -> tuple[Moments, Array]:
+    sites: tuple[JointSites, ...], root: Array, problem: Problem, normals: tuple, lapse: Array | None
+) -> tuple[GaussianMoments, Array]:
     moments = _moments(sites, root, problem, normals)
     bound = -moments.kl[0]
     for batch, points in zip(problem.batches, normals, strict=True):
@@ -237,7 +246,7 @@ def _places(batch: SetBatch, points: Array, n: int) -> Array:
     return (jnp.arange(d)[:, None, None] * (n // d) + jnp.asarray(batch.rows)).reshape(-1, batch.rows.shape[1])
 
 
-def _moments(sites: tuple[_Site, ...], root: Array, problem: Problem, normals: tuple) -> Moments:
+def _moments(sites: tuple[JointSites, ...], root: Array, problem: Problem, normals: tuple) -> GaussianMoments:
     """Combine the prior and all sites."""
     n = root.shape[1]
     precision, linear = jnp.zeros((n, n)), jnp.zeros(n)
@@ -249,7 +258,7 @@ def _moments(sites: tuple[_Site, ...], root: Array, problem: Problem, normals: t
     return condition(Factor(root, jnp.zeros(1)), Sites(precision[None], linear[None]))
 
 
-def _differences(moments: Moments, batch: SetBatch, points: Array) -> tuple[Array, Array]:
+def _differences(moments: GaussianMoments, batch: SetBatch, points: Array) -> tuple[Array, Array]:
     """Mean (n, m) and Cholesky factor (n, n, m) of the utility differences of each set."""
     mean, covariance = moments.mean[0], moments.covariance[0]
     contrast, places = _contrast(points), _places(batch, points, len(mean))
@@ -266,7 +275,9 @@ def _log_p(differences: Array, batch: SetBatch, lapse: Array | None) -> Array:
     return batch.errors.log_likelihood(u, jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)
 
 
-def _matched(site: _Site, moments: Moments, batch: SetBatch, points: Array, lapse: Array | None) -> _Site:
+def _matched(
+    site: JointSites, moments: GaussianMoments, batch: SetBatch, points: Array, lapse: Array | None
+) -> JointSites:
     """Move each site towards the one that gives q the moments of q p / site.
 
     In coordinates z in which q is standard normal: with T and δ the covariance and mean of the points z under weights
@@ -292,7 +303,7 @@ def _matched(site: _Site, moments: Moments, batch: SetBatch, points: Array, laps
     precision = site.precision + _RHO * grown
     # In x the new linear part is P' μ + h', with h' and P' in coordinates centred at μ.
     linear = site.linear + _RHO * (jnp.einsum("mzx,mz->xm", turned, shift) + jnp.einsum("xym,ym->xm", grown, mean))
-    return _Site(precision, linear)
+    return JointSites(precision, linear)
 
 
 def _psd_part(curvature: Array) -> Array:

@@ -24,18 +24,11 @@ _FAINT = 1e-8  # curvature times prior variance: an answer of less than this doe
 
 
 class Margins(NamedTuple):
-    """What was answered about: s = f[first] - f[second], or s = f where there are no index arrays.
+    """What was answered about: s = f[first] - f[second], or s = f where there are no index arrays."""
 
-    Attributes
-    ----------
-    weight : Array (m,)
-        Weight of each answer; 0 for padding.
-    first, second : int Array (m,) or None
-    """
-
-    weight: Array
-    first: Array | None = None
-    second: Array | None = None
+    weight: Array  # (m,) weight of each answer; 0 for padding
+    first: Array | None = None  # (m,)
+    second: Array | None = None  # (m,)
 
     def of(self, f: Array) -> Array:
         """Return A f."""
@@ -49,24 +42,12 @@ class Margins(NamedTuple):
 
 
 class Laplace(NamedTuple):
-    """The approximation at the mode.
+    """The approximation at the mode."""
 
-    Attributes
-    ----------
-    evidence : Array ()
-        Log of the approximate marginal likelihood.
-    dual : Array (n,)
-        K^-1 f = g.
-    gain : Array (n, n)
-        R: what the answers take off the prior covariance.
-    f : Array (n,)
-        The mode.
-    """
-
-    evidence: Array
-    dual: Array
-    gain: Array
-    f: Array
+    evidence: Array  # log of the approximate marginal likelihood
+    dual: Array  # (n,) K^-1 f = g
+    gain: Array  # (n, n) R: what the answers take off the prior covariance
+    f: Array  # (n,) the mode
 
 
 class Slopes(NamedTuple):

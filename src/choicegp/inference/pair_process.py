@@ -14,7 +14,9 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
-from choicegp.inference.descent import Descent, Watch, descend
+from choicegp.inference.dense import LOG_BOUNDS
+from choicegp.inference.descent import Descent, descend
+from choicegp.inference.driver import Verdict, Watch, run
 from choicegp.inference.laplace import Laplace, Margins, laplace
 from choicegp.inference.starts import rescaled
 from choicegp.model import pair_kernels
@@ -22,7 +24,6 @@ from choicegp.model.kernels import Kernel
 from choicegp.model.pair_kernels import ObjectPairs, PairFeatures
 from choicegp.model.prior import HyperPriors, UtilityPrior, log_density
 
-_BOUNDS = (-8.0, 14.0)  # of log hyperparameters
 _LENGTHSCALES = (1.0, 0.4, 2.5)  # of the starts in turn, times the square root of the number of features
 _FIRST_VARIANCE = 7.0
 _PAIR_COVARIANCE = {
@@ -36,22 +37,13 @@ _TRIAL = {"utility": 40, "intransitive": 6, "concatenated": 6}
 
 
 class PairProcess(NamedTuple):
-    """What a fitted model predicts from.
+    """What a fitted model predicts from."""
 
-    Attributes
-    ----------
-    kernels : Kernel
-        Every parameter has a leading axis of length 1.
-    points : tuple of array
-        Features of the objects (one array), or of the left and right objects of the pairs (two), padded.
-    dual : array (n,)
-    gain : array (n, n)
-    """
-
-    kernels: Kernel
+    kernels: Kernel  # every parameter has a leading axis of length 1
+    # features of the objects (one array), or of the left and right objects of the pairs (two), padded
     points: tuple[Any, ...]
-    dual: Any
-    gain: Any
+    dual: Any  # (n,)
+    gain: Any  # (n, n)
 
 
 class PairTask(NamedTuple):
@@ -92,43 +84,67 @@ def evidence(
     return found, pull_back((slopes.covariance, slopes.even))[0]
 
 
-def learned(
-    task: PairTask, prior: UtilityPrior, watch: Watch, *, n_restarts: int, max_iter: int, tol: float
-) -> tuple[Descent, UtilityPrior]:
-    """Maximise the evidence, with the hyperpriors, from several starts."""
-    n_features = task.points[0].shape[1]
-    mode = np.zeros(task.n)
+class PairInference:
+    """Maximise the evidence, with the hyperpriors, by L-BFGS from several lengthscales; its state is a `Descent`.
 
-    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal mode
-        here = restore(x)
-        found, gradient = evidence(here, task.points, task.margins, mode, task.kind)
-        if np.isfinite(float(found.evidence)):
-            mode = np.asarray(found.f)
+    After a few iterations the best start continues, until ten iterations gain less than ``tol`` nats or no slope is
+    steeper than that.
+    """
+
+    def __init__(
+        self, task: PairTask, prior: UtilityPrior, watch: Watch, n_restarts: int, max_iter: int, tol: float
+    ) -> None:
+        self.task, self.prior, self.watch = task, prior, watch
+        self.n_restarts, self.max_iter, self.tol = n_restarts, max_iter, tol
+        self._restore: Any
+        start, self._restore = ravel_pytree(rescaled(prior, 1.0, 1.0))
+        self._bounds = [LOG_BOUNDS] * len(start)
+        self._mode = np.zeros(task.n)  # of the last hyperparameters, where Newton's method starts for the next
+
+    def _loss(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        here, task = self._restore(x), self.task
+        found, gradient = evidence(here, task.points, task.margins, self._mode, task.kind)
         value, slope = float(found.evidence), np.asarray(ravel_pytree(gradient)[0])
+        if np.isfinite(value):
+            self._mode = np.asarray(found.f)
         if task.hyperpriors is not None:
             density, pull = _hyperprior(here, task.hyperpriors)
             value, slope = value + float(density), slope + np.asarray(pull)
         return -value, -slope
 
-    restore: Any = None
-    trials = []
-    for start in range(n_restarts):
-        factor = _LENGTHSCALES[start % len(_LENGTHSCALES)] * np.sqrt(n_features)
-        x, restore = ravel_pytree(rescaled(prior, factor, _FIRST_VARIANCE))
-        mode = np.zeros(task.n)
-        phase = f"start {start + 1} of {n_restarts}"
-        first = Descent(np.asarray(x))
-        most = min(_TRIAL[task.kind], max_iter)
-        trials.append(descend(watch, phase, loss, first, most, tol, [_BOUNDS] * len(x)))
-        if watch.clock.is_up:
-            break
-    best = min(trials, key=lambda run: min(run.losses, default=np.inf))
-    if not watch.clock.is_up:
-        best = descend(watch, "fit", loss, best, max_iter, tol, [_BOUNDS] * len(best.x), flat=tol)
-    if not best.losses:
-        raise ChoiceGPError("the fit failed: no finite evidence was found. Try standardize=True or another kernel")
-    return best, restore(best.x)
+    def begin(self) -> Descent:
+        """Return the best of the starts after a few iterations."""
+        far, most = np.sqrt(self.task.points[0].shape[1]), min(_TRIAL[self.task.kind], self.max_iter)
+        trials: list[Descent] = []
+        while len(trials) < self.n_restarts and not (trials and self.watch.is_up):
+            factor = _LENGTHSCALES[len(trials) % len(_LENGTHSCALES)] * far
+            start = Descent(np.asarray(ravel_pytree(rescaled(self.prior, factor, _FIRST_VARIANCE))[0]))
+            self._mode = np.zeros(self.task.n)
+            phase = f"start {len(trials) + 1} of {self.n_restarts}"
+            trials.append(descend(self.watch, phase, self._loss, start, most, self.tol, self._bounds))
+        return min(trials, key=lambda run: min(run.losses, default=np.inf))
+
+    def step(self, now: Descent) -> Descent:
+        """Descend to the end."""
+        return descend(self.watch, "fit", self._loss, now, self.max_iter, self.tol, self._bounds, flat=self.tol)
+
+    def verdict(self, now: Descent) -> Verdict | None:
+        """Stop after one descent, or when the time is up."""
+        return Verdict(now.status, now.message) if now.n_runs > 1 or self.watch.is_up else None
+
+    def conclude(self, now: Descent, verdict: Verdict) -> tuple[Descent, UtilityPrior]:
+        """Return the descent, and the prior with its learned hyperparameters."""
+        if not now.losses:
+            raise ChoiceGPError("the fit failed: no finite evidence was found. Try standardize=True or another kernel")
+        return now, self._restore(now.x)
+
+
+def learned(
+    task: PairTask, prior: UtilityPrior, watch: Watch, *, n_restarts: int, max_iter: int, tol: float
+) -> tuple[Descent, UtilityPrior]:
+    """Learn the hyperparameters."""
+    inference = PairInference(task, prior, watch, n_restarts, max_iter, tol)
+    return inference.conclude(*run(inference))
 
 
 @partial(program, static="hyperpriors")

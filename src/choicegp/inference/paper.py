@@ -5,10 +5,10 @@ numbers per utility.  It is started from the best of several MAP runs and climbs
 hyperparameters, without hyperpriors.  The paper fixes the kernels' variance at 1 and learns one error scale
 σ.  Utilities are in units of σ here, so one variance 1 / σ² shared by all utilities says the same.
 
-`fit_paper` optimises as the authors did, by Adam on fresh Monte Carlo samples, with the settings of their
+`PaperInference` optimises as the authors did, by Adam on fresh Monte Carlo samples, with the settings of their
 code (5 MAP runs, λ = 1 at first, learning rate 0.01, 300 samples); only the means are whitened (m = L w),
-where their code moves m itself and needs a jitter of 1e-4.  `fit_paper_converged` takes the same family to
-its optimum, so that a comparison is with the family and not with its optimiser.
+where their code moves m itself and needs a jitter of 1e-4.  `ConvergedPaperInference` takes the same family
+to its optimum, so that a comparison is with the family and not with its optimiser.
 
 With L L^T = K, C C^T = B = I + L^T diag(λ) L and W = C^-1 L^T: m = L w, S = W^T W, a sample is m + W^T ε, and
 KL = (log|B| - tr(diag(λ) S) + w^T w) / 2.  Nothing is inverted.
@@ -20,17 +20,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from choicegp.compute.programs import program
-from choicegp.compute.progress import Clock, Report
-from choicegp.inference.descent import Descent, Watch, descend
-from choicegp.inference.expectation import expected_log_likelihood, marginals, quasi_normals
-from choicegp.inference.fit import Fit
-from choicegp.inference.posterior import FIRST_JITTER, Factor, factorise, prior_covariance
+from choicegp.inference.dense import LOG_BOUNDS, Adam
+from choicegp.inference.descent import Descent, descend
+from choicegp.inference.driver import Inferred, Task, Verdict, inferred_from_sites
+from choicegp.inference.expectation import quasi_normals
+from choicegp.inference.posterior import FIRST_JITTER, Factor, evidence_bound, factorise, prior_covariance
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import LENGTHSCALES, scaled
@@ -40,9 +39,9 @@ BLOCK = 100  # Adam steps between two looks from Python: progress and clock
 N_POINTS = 64
 _MAP_ITERATIONS, _MAP_TOLERANCE = 500, 1e-3
 _TRIAL = 40  # iterations of L-BFGS from every MAP run before the starts are compared
-_HYPERPARAMETERS, _LOG_PRECISIONS = (-8.0, 14.0), (-20.0, 20.0)  # bounds
+_LOG_PRECISIONS = (-20.0, 20.0)  # bounds
 _CHUNK = 50_000  # utility differences worked on at a time
-_ADAM = optax.adam(0.01)
+_RATE = 0.01  # of Adam
 
 
 class Parameters(NamedTuple):
@@ -58,7 +57,7 @@ class Parameters(NamedTuple):
 
     def within_bounds(self) -> "Parameters":
         """Move hyperparameters and precisions to where they may be."""
-        prior = jax.tree.map(lambda leaf: jnp.clip(leaf, *_HYPERPARAMETERS), self.prior)
+        prior = jax.tree.map(lambda leaf: jnp.clip(leaf, *LOG_BOUNDS), self.prior)
         return self._replace(prior=prior, log_precision=jnp.clip(self.log_precision, *_LOG_PRECISIONS))
 
 
@@ -102,12 +101,7 @@ def approximate(parameters: Parameters, problem: Problem) -> Approximation:
 def bound_on_points(parameters: Parameters, problem: Problem, normals: tuple[Array, ...], lapse: Array | None) -> Array:
     """Return the ELBO on fixed points for each set: a smooth function of the parameters."""
     q = approximate(parameters, problem)
-    covariance = jnp.swapaxes(q.half, 1, 2) @ q.half
-    bound = -jnp.sum(q.kl)
-    for batch, draws in zip(problem.batches, normals, strict=True):
-        marginal = marginals(q.mean, covariance, batch)
-        bound += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, draws, lapse))
-    return bound
+    return evidence_bound(q.mean, jnp.swapaxes(q.half, 1, 2) @ q.half, q.kl, problem, normals, lapse)
 
 
 def bound_on_samples(
@@ -161,188 +155,165 @@ def _factor_of(prior: UtilityPrior, problem: Problem) -> Factor:
     return factorise(prior_covariance(prior, problem), jnp.full(prior.n_utilities, FIRST_JITTER))
 
 
-class Task(NamedTuple):
-    """What does not change during a fit."""
+class _PaperFamily:
+    """What both ways to optimise share: MAP runs at the beginning, and the posterior at the end."""
 
-    problem: Problem
-    lapse: Array | None
-    watch: Watch
+    def __init__(self, task: Task) -> None:
+        self.task, self.lapse = task, jnp.asarray(task.lapse) if task.lapse > 0 else None
+        self.prior, self.problem = jax.tree.map(jnp.asarray, (task.prior, task.problem))
 
+    def map_starts(self, priors: list[UtilityPrior]) -> list[Parameters]:
+        """Run MAP from random utilities, once for each prior; the best comes first."""
+        task, valid = self.task, np.asarray(self.task.problem.valid)
+        runs = []
+        for i, prior in enumerate(priors):
+            loss = partial(_map_loss, _factor_of(prior, self.problem).root, self.problem, self.lapse)
+            draw = np.zeros((prior.n_utilities, len(valid)))
+            draw[:, valid] = np.random.default_rng([task.seed, i]).normal(size=(len(draw), valid.sum()))
+            phase, start = f"MAP run {i + 1} of {len(priors)}", Descent(draw.ravel())
+            found = descend(task.watch, phase, loss, start, _MAP_ITERATIONS, _MAP_TOLERANCE)
+            parameters = Parameters(prior, jnp.asarray(found.x).reshape(draw.shape), jnp.zeros(draw.shape))
+            runs.append((min(found.losses, default=np.inf), parameters.within_bounds()))
+            if task.watch.is_up:
+                break
+        return [parameters for _, parameters in sorted(runs, key=lambda run: run[0])]
 
-def _map_starts(task: Task, priors: list[UtilityPrior], seed: int) -> list[Parameters]:
-    """Run MAP from random utilities, once for each prior; the best comes first."""
-    valid = np.asarray(task.problem.valid)
-    runs = []
-    for i, prior in enumerate(priors):
-        loss = partial(_map_loss, _factor_of(prior, task.problem).root, task.problem, task.lapse)
-        draw = np.zeros((prior.n_utilities, len(valid)))
-        draw[:, valid] = np.random.default_rng([seed, i]).normal(size=(len(draw), valid.sum()))
-        phase, start = f"MAP run {i + 1} of {len(priors)}", Descent(draw.ravel())
-        run = descend(task.watch, phase, loss, start, _MAP_ITERATIONS, _MAP_TOLERANCE)
-        parameters = Parameters(prior, jnp.asarray(run.x).reshape(draw.shape), jnp.zeros(draw.shape))
-        runs.append((min(run.losses, default=np.inf), parameters.within_bounds()))
-        if task.watch.clock.is_up:
-            break
-    return [parameters for _, parameters in sorted(runs, key=lambda run: run[0])]
-
-
-def _finish(task: Task, parameters: Parameters, status: str, message: str, trace: np.ndarray) -> Fit:
-    """Write the approximation as prior and sites: precision diag(λ), linear part K^-1 m + λ m."""
-    prior, precision = tie(parameters.prior), parameters.precision(task.problem)
-    factor = _factor_of(prior, task.problem)
-    pairs = factor.root, parameters.whitened
-    dual = jax.lax.map(lambda pair: solve_triangular(pair[0], pair[1], lower=True, trans=1), pairs)
-    linear = dual + precision * jnp.einsum("dij,dj->di", *pairs)
-    sites = Sites(jax.vmap(jnp.diag)(precision), linear)
-    lost = len(trace) > 0 and not np.any(np.isfinite(trace[-BLOCK:]))
-    if lost or not np.all(np.isfinite(ravel_pytree((factor, sites))[0])):
-        status, message = "failed", "the bound is not finite"
-    return Fit(prior, factor, sites, task.lapse, status, message, len(trace), trace)
+    def concluded(self, parameters: Parameters, verdict: Verdict, trace: np.ndarray) -> Inferred:
+        """Write the approximation as prior and sites: precision diag(λ), linear part K^-1 m + λ m."""
+        prior, precision = tie(parameters.prior), parameters.precision(self.problem)
+        factor = _factor_of(prior, self.problem)
+        pairs = factor.root, parameters.whitened
+        dual = jax.lax.map(lambda pair: solve_triangular(pair[0], pair[1], lower=True, trans=1), pairs)
+        linear = dual + precision * jnp.einsum("dij,dj->di", *pairs)
+        sites = Sites(jax.vmap(jnp.diag)(precision), linear)
+        lost = len(trace) > 0 and not np.any(np.isfinite(trace[-BLOCK:]))
+        if lost or not np.all(np.isfinite(ravel_pytree((factor, sites))[0])):
+            verdict = Verdict("failed", "the bound is not finite")
+        return inferred_from_sites(self.task, prior, factor, sites, self.lapse, verdict, trace)
 
 
-class _AdamState(NamedTuple):
+class PaperState(NamedTuple):
+    """Where Adam stands, and the last place whose numbers were good."""
+
     parameters: Parameters
-    moments: optax.OptState
+    adam: Adam
     safe: Parameters
+
+
+class PaperCourse(NamedTuple):
+    """A state, and the noisy bound of every step so far."""
+
+    state: PaperState
+    trace: np.ndarray
 
 
 @partial(program, static="n_samples")
 def _adam_block(
-    state: _AdamState, keys: Array, problem: Problem, lapse: Array | None, learn: Array, n_samples: int
-) -> tuple[_AdamState, Array]:
-    def step(state: _AdamState, key: Array) -> tuple[_AdamState, Array]:
+    state: PaperState, keys: Array, problem: Problem, lapse: Array | None, learn: Array, n_samples: int
+) -> tuple[PaperState, Array]:
+    def step(state: PaperState, key: Array) -> tuple[PaperState, Array]:
         now = state.parameters
         bound, slope = jax.value_and_grad(bound_on_samples)(now, problem, key, n_samples, lapse)
         slope = slope._replace(prior=jax.tree.map(lambda part: learn * part, slope.prior))
-        updates, moments = _ADAM.update(jax.tree.map(jnp.negative, slope), state.moments)
-        on = _AdamState(jax.tree.map(jnp.add, now, updates).within_bounds(), moments, now)
+        direction, adam = state.adam.direction(slope)
+        moved = jax.tree.map(lambda x, dx: x + _RATE * dx, now, direction)
+        on = PaperState(moved.within_bounds(), adam, now)
         # A step that left the numbers goes back to the last good place, with Adam's memory wiped.
-        back = _AdamState(state.safe, _ADAM.init(state.safe), state.safe)
+        back = PaperState(state.safe, Adam.begin(state.safe), state.safe)
         healthy = jnp.isfinite(bound) & jnp.all(jnp.isfinite(ravel_pytree(slope)[0]))
         return jax.tree.map(lambda good, retry: jnp.where(healthy, good, retry), on, back), bound
 
     return jax.lax.scan(step, state, keys)
 
 
-def fit_paper(
-    prior: UtilityPrior,
-    problem: Problem,
-    *,
-    seed: int,
-    n_starts: int = 5,
-    max_iter: int = 5000,
-    clock: Clock,
-    lapse: float = 0.0,
-    n_samples: int = 300,
-    learn_prior: bool = True,
-    report: Report | None = None,
-) -> Fit:
-    """Fit as the authors did: MAP runs, then a fixed number of Adam steps on a Monte Carlo ELBO.
+class PaperInference(_PaperFamily):
+    """The authors' way: MAP runs, then Adam on a Monte Carlo ELBO, with fresh samples at every step.
 
-    Parameters
-    ----------
-    prior : UtilityPrior
-        Where the hyperparameters start; the kernels' variances are tied.
-    problem : Problem
-    seed : int
-    n_starts : int
-        MAP runs; the best goes on.
-    max_iter : int
-        Adam steps, all of which are taken unless the time is up.
-    clock : Clock
-    lapse : float
-        Fixed lapse rate.
-    n_samples : int
-        Fresh samples of all utilities at every step.
-    learn_prior : bool
-        Whether hyperparameters are learned.
-    report : callable, optional
-        Called as report(phase, step, value) now and then.
-
-    Returns
-    -------
-    Fit
-        "converged" when the bound, smoothed over hundreds of steps, had stopped rising.  The trace is the
-        noisy bound of every step.
-
-    Examples
-    --------
-    >>> from choicegp.datasets.simulated import sincos
-    >>> from choicegp.inference.problem import pose
-    >>> from choicegp.model.kernels import RBF
-    >>> data = sincos(n_objects=20, n_sets=10).data
-    >>> problem = pose(data, data.X, np.arange(20), effects=False)
-    >>> prior = UtilityPrior.create(RBF(), n_features=1, n_utilities=2)
-    >>> fit_paper(prior, problem, seed=0, n_starts=1, max_iter=5, clock=Clock(None), n_samples=8).message
-    'the limit of 5 steps; the bound was still rising'
+    All steps are made unless the time is up; the tolerance is not used.
     """
-    prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
-    task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, Watch(clock, report))
-    start = _map_starts(task, [tie(prior)] * n_starts, seed)[0]
-    state, trace = _AdamState(start, _ADAM.init(start), start), np.zeros(0)
-    learn = np.asarray(float(learn_prior))
-    while len(trace) < max_iter and not clock.is_up:
-        key = jax.random.fold_in(jax.random.key(seed), len(trace))
-        keys = jax.random.split(key, min(BLOCK, max_iter - len(trace)))
-        state, bounds = _adam_block(state, keys, task.problem, task.lapse, learn, n_samples)
-        trace = np.concatenate([trace, bounds])
-        task.watch.tell("fit", len(trace), float(np.mean(bounds)))
-    return _finish(task, state.safe, *_verdict(trace, max_iter, clock), trace)
+
+    def __init__(self, task: Task, n_samples: int = 300) -> None:
+        super().__init__(task)
+        self.n_samples = n_samples
+
+    def begin(self) -> PaperCourse:
+        """Return the best of the MAP runs."""
+        start = self.map_starts([tie(self.prior)] * self.task.n_starts)[0]
+        return PaperCourse(PaperState(start, Adam.begin(start), start), np.zeros(0))
+
+    def step(self, course: PaperCourse) -> PaperCourse:
+        """Make a block of Adam's steps."""
+        done, task = len(course.trace), self.task
+        key = jax.random.fold_in(jax.random.key(task.seed), done)
+        keys = jax.random.split(key, min(BLOCK, task.max_iter - done))
+        learn = np.asarray(float(task.learning.learn_prior))
+        state, bounds = _adam_block(course.state, keys, self.problem, self.lapse, learn, self.n_samples)
+        task.watch.report("fit", done + len(bounds), float(np.mean(bounds)))
+        return PaperCourse(state, np.concatenate([course.trace, bounds]))
+
+    def verdict(self, course: PaperCourse) -> Verdict | None:
+        """Stop after all steps; they have converged when the bound, smoothed over hundreds of steps, is flat."""
+        trace, n_max = course.trace, self.task.max_iter
+        if len(trace) < n_max:
+            if not self.task.watch.is_up:
+                return None
+            return Verdict("stopped", f"{self.task.watch.out_of_time}, after {len(trace)} steps")
+        whose = "the paper's 5000 steps" if n_max == 5000 else f"the limit of {n_max} steps"
+        # The last tenth of the steps against the one before it, with twice the difference's standard error.
+        n = n_max // 10
+        before, after = trace[-2 * n : -n], trace[-n:]
+        if n >= BLOCK and np.mean(after) - np.mean(before) < 2.0 * np.sqrt((np.var(before) + np.var(after)) / n):
+            return Verdict("converged", f"{whose}; the last {n} no longer raised the bound")
+        return Verdict("stopped", f"{whose}; the bound was still rising")
+
+    def conclude(self, course: PaperCourse, verdict: Verdict) -> Inferred:
+        """Make the posterior."""
+        return self.concluded(course.state.safe, verdict, course.trace)
 
 
-def _verdict(trace: np.ndarray, max_iter: int, clock: Clock) -> tuple[str, str]:
-    if len(trace) < max_iter:
-        return "stopped", f"the time limit of {clock.limit:g} s, after {len(trace)} steps"
-    whose = "the paper's 5000 steps" if max_iter == 5000 else f"the limit of {max_iter} steps"
-    # The last tenth of the steps against the one before it, with twice the difference's standard error.
-    n = max_iter // 10
-    before, after = trace[-2 * n : -n], trace[-n:]
-    if n >= BLOCK and np.mean(after) - np.mean(before) < 2.0 * np.sqrt((np.var(before) + np.var(after)) / n):
-        return "converged", f"{whose}; the last {n} no longer raised the bound"
-    return "stopped", f"{whose}; the bound was still rising"
+class ConvergedPaperInference(_PaperFamily):
+    """The authors' family, taken to its optimum: L-BFGS on a smooth ELBO, with fixed points for each set.
 
-
-def fit_paper_converged(
-    prior: UtilityPrior,
-    problem: Problem,
-    *,
-    seed: int,
-    n_starts: int,
-    max_iter: int,
-    tol: float,
-    clock: Clock,
-    lapse: float = 0.0,
-    learn_prior: bool = True,
-    report: Report | None = None,
-) -> Fit:
-    """Take the authors' family to its optimum: L-BFGS on a smooth ELBO, with fixed points for each set.
-
-    Starts have several lengthscales.  Every MAP run is followed for a few iterations, and the one with the
-    best bound goes on for ``max_iter`` iterations at most; it has converged when ten of them gain less than
-    ``tol`` nats (for each 100 nats of bound, at least).  Other parameters are as for `fit_paper`; the trace
-    has the bound of every iteration.
+    Starts have several lengthscales.  Every MAP run is followed for a few iterations, and the one with the best bound
+    continues; it has converged when ten iterations gain less than the tolerance.  Its state is a `Descent`.
     """
-    normals = jax.tree.map(jnp.asarray, quasi_normals(problem, prior.n_utilities, N_POINTS, seed))
-    prior, problem = jax.tree.map(jnp.asarray, (prior, problem))
-    task = Task(problem, jnp.asarray(lapse) if lapse > 0 else None, Watch(clock, report))
-    # One lengthscale has hardly more than one MAP: local optima are found from several.
-    factors = [LENGTHSCALES[i % len(LENGTHSCALES)] if learn_prior else 1.0 for i in range(n_starts)]
-    priors = [scaled(tie(prior), factor) for factor in factors]
-    starts = _map_starts(task, priors, seed)
-    template, unravel = starts[0], ravel_pytree(starts[0])[1]
-    sizes = [ravel_pytree(part)[0].size for part in template]
-    bounds = np.repeat([_HYPERPARAMETERS, (-np.inf, np.inf), _LOG_PRECISIONS], sizes, axis=0)
-    if not learn_prior:
-        bounds[: sizes[0]] = np.asarray(ravel_pytree(template.prior)[0])[:, None]
-    loss = partial(_bound_loss, template, task.problem, normals, task.lapse)
-    trials: list[Descent] = []
-    while len(trials) < len(starts) and not (trials and clock.is_up):
-        start = Descent(np.asarray(ravel_pytree(starts[len(trials)])[0]))
-        phase = f"start {len(trials) + 1} of {len(starts)}"
-        trials.append(descend(task.watch, phase, loss, start, min(_TRIAL, max_iter), tol, bounds))
-    best = min(trials, key=lambda run: min(run.losses, default=np.inf))
-    for _ in range(2):  # the second time only after a line search that failed
-        if best.status != "converged" and len(best.losses) < max_iter and not clock.is_up:
-            best = descend(task.watch, "fit", loss, best, max_iter, tol, bounds)
-    found = unravel(jnp.asarray(best.x))
-    return _finish(task, found, best.status, best.message, -np.asarray(best.losses))
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        normals = quasi_normals(task.problem, task.prior.n_utilities, N_POINTS, task.seed)
+        self.normals = jax.tree.map(jnp.asarray, normals)
+
+    def begin(self) -> Descent:
+        """Return the best of the starts after a few iterations."""
+        task = self.task
+        # One lengthscale has hardly more than one MAP: local optima are found from several.
+        factors = [LENGTHSCALES[i % len(LENGTHSCALES)] if task.learning.learn_prior else 1.0
+                   for i in range(task.n_starts)]  # fmt: skip
+        starts = self.map_starts([scaled(tie(self.prior), factor) for factor in factors])
+        template, self._unravel = starts[0], ravel_pytree(starts[0])[1]
+        sizes = [ravel_pytree(part)[0].size for part in template]
+        self._bounds = np.repeat([LOG_BOUNDS, (-np.inf, np.inf), _LOG_PRECISIONS], sizes, axis=0)
+        if not task.learning.learn_prior:
+            self._bounds[: sizes[0]] = np.asarray(ravel_pytree(template.prior)[0])[:, None]
+        self._loss = partial(_bound_loss, template, self.problem, self.normals, self.lapse)
+        trials: list[Descent] = []
+        while len(trials) < len(starts) and not (trials and task.watch.is_up):
+            start = Descent(np.asarray(ravel_pytree(starts[len(trials)])[0]))
+            trials.append(self._descend(start, f"start {len(trials) + 1} of {len(starts)}", min(_TRIAL, task.max_iter)))
+        return min(trials, key=lambda run: min(run.losses, default=np.inf))
+
+    def _descend(self, start: Descent, phase: str, max_iter: int) -> Descent:
+        return descend(self.task.watch, phase, self._loss, start, max_iter, self.task.tol, self._bounds)
+
+    def step(self, now: Descent) -> Descent:
+        """Descend to the end."""
+        return self._descend(now, "fit", self.task.max_iter)
+
+    def verdict(self, now: Descent) -> Verdict | None:
+        """Stop after a descent, or after a second one where a line search failed."""
+        going = now.status != "converged" and len(now.losses) < self.task.max_iter and not self.task.watch.is_up
+        return None if going and now.n_runs < 3 else Verdict(now.status, now.message)
+
+    def conclude(self, now: Descent, verdict: Verdict) -> Inferred:
+        """Make the posterior."""
+        return self.concluded(self._unravel(jnp.asarray(now.x)), verdict, -np.asarray(now.losses))

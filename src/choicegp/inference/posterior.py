@@ -28,26 +28,14 @@ class Factor(NamedTuple):
     jitter: Array
 
 
-class Moments(NamedTuple):
-    """The posterior that prior and sites make.
+class GaussianMoments(NamedTuple):
+    """The posterior that prior and sites make."""
 
-    Attributes
-    ----------
-    mean : Array (d, t)
-    covariance : Array (d, t, t)
-    dual : Array (d, t)
-        K^-1 mean.
-    half : Array (d, t, t)
-        W with covariance = W^T W.
-    kl : Array (d,)
-        KL divergence from the prior.
-    """
-
-    mean: Array
-    covariance: Array
-    dual: Array
-    half: Array
-    kl: Array
+    mean: Array  # (d, t)
+    covariance: Array  # (d, t, t)
+    dual: Array  # (d, t) K^-1 mean
+    half: Array  # (d, t, t) W with covariance = W^T W
+    kl: Array  # (d,) KL divergence from the prior
 
 
 def prior_covariance(prior: UtilityPrior, problem: Problem) -> Array:
@@ -77,13 +65,13 @@ def factorise(covariance: Array, jitter: Array) -> Factor:
     return Factor(*jax.lax.map(one, (covariance, jitter)))
 
 
-def condition(factor: Factor, sites: Sites) -> Moments:
+def condition(factor: Factor, sites: Sites) -> GaussianMoments:
     """Combine prior and sites: B = I + L^T Λ L, S = L B^-1 L^T, m = S η, one utility after the other.
 
     A map over single matrices rather than a batched call: batched LAPACK deadlocked in one release of jaxlib.
     """
 
-    def one(args: tuple[Array, Array, Array]) -> Moments:
+    def one(args: tuple[Array, Array, Array]) -> GaussianMoments:
         root, precision, linear = args
         b = jnp.eye(root.shape[0]) + root.T @ (precision @ root)
         b_root = jnp.linalg.cholesky(b)
@@ -93,24 +81,16 @@ def condition(factor: Factor, sites: Sites) -> Moments:
         dual = linear - precision @ mean  # (K^-1 + Λ) m = η
         # tr(K^-1 S) - t = -tr(Λ S)
         kl = 0.5 * (2.0 * jnp.sum(jnp.log(jnp.diag(b_root))) - jnp.sum(precision * covariance) + mean @ dual)
-        return Moments(mean, covariance, dual, half, kl)
+        return GaussianMoments(mean, covariance, dual, half, kl)
 
     return jax.lax.map(one, (factor.root, sites.precision, sites.linear))
 
 
 class Draws(NamedTuple):
-    """Draws of the utilities at the shown objects, as what predicts others.
+    """Draws of the utilities at the shown objects, as what predicts others."""
 
-    Attributes
-    ----------
-    dual : Array (S, d, t)
-        K^-1 u of each draw u.
-    inverse : Array (d, t, t)
-        K^-1: what knowing u takes off the prior covariance.
-    """
-
-    dual: Array
-    inverse: Array
+    dual: Array  # (S, d, t) K^-1 u of each draw u
+    inverse: Array  # (d, t, t) K^-1: what knowing u takes off the prior covariance
 
 
 class Posterior(eqx.Module):
@@ -220,14 +200,17 @@ def _conclude(
     # One program, so that the posterior is made, and compiled, once.
     moments = condition(factor, sites)
     gain = jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
-    return moments.mean, moments.dual, gain, evidence_bound(moments, problem, normals, lapse)
+    bound = evidence_bound(moments.mean, moments.covariance, moments.kl, problem, normals, lapse)
+    return moments.mean, moments.dual, gain, bound
 
 
-def evidence_bound(moments: Moments, problem: Problem, normals: tuple[Array, ...], lapse: Array | None) -> Array:
+def evidence_bound(
+    mean: Array, covariance: Array, kl: Array, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
+) -> Array:
     """Return the ELBO: sum_k E_q[log p(C_k | A_k, u)] - KL(q | prior), without hyperpriors."""
-    bound = -jnp.sum(moments.kl)
+    bound = -jnp.sum(kl)
     for batch, draws in zip(problem.batches, normals, strict=True):
-        marginal = marginals(moments.mean, moments.covariance, batch)
+        marginal = marginals(mean, covariance, batch)
         bound += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, draws, lapse))
     return bound
 

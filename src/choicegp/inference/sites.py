@@ -15,16 +15,10 @@ from choicegp.model.derivatives import ExpectedDerivatives
 
 
 class Sites(NamedTuple):
-    """The sum of all sites.
+    """The sum of all sites."""
 
-    Attributes
-    ----------
-    precision : Array (d, t, t)
-    linear : Array (d, t)
-    """
-
-    precision: Array
-    linear: Array
+    precision: Array  # (d, t, t)
+    linear: Array  # (d, t)
 
 
 def zero_sites(n_utilities: int, n_objects: int) -> Sites:

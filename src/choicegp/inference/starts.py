@@ -1,4 +1,8 @@
-"""Where a fit starts from: smooth random utilities of several lengthscales, annealed in two ways; or given places."""
+"""Where a fit starts from.
+
+Smooth random utilities of several lengthscales, annealed in two ways; or a fitted posterior, of the same number of
+utilities, of one more or of one less.
+"""
 
 from typing import NamedTuple
 
@@ -6,14 +10,16 @@ import jax
 import numpy as np
 
 from choicegp.compute.programs import program
-from choicegp.inference.posterior import prior_covariance
+from choicegp.inference.posterior import Posterior, prior_covariance
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import Objects, UtilityPrior
 
 # Weights of the likelihood while annealing, of the starts in turn.  From a very small weight all starts fall into
 # one path, the right one or not; the second schedule keeps more of their differences.
 ANNEALING = (np.repeat([0.05, 0.1, 0.2, 0.4, 0.7, 1.0], 3), np.repeat([0.2, 0.3, 0.45, 0.6, 0.8, 1.0], 3))
+FIRST_VARIANCE = float(np.exp(2.0))
+"""Of a utility in units of the error scale: the mean of the usual hyperprior is a sensible first variance."""
 _FIRST_SIZE = 3.0  # of the utilities at a start: larger ones end in the best optimum more often than those of size 1
 LENGTHSCALES = (0.5, 0.25, 1.0)  # of the starts in turn, times the kernel's own
 
@@ -46,3 +52,64 @@ def rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> Utilit
 def scaled(prior: UtilityPrior, factor: float) -> UtilityPrior:
     """Multiply every lengthscale by ``factor``."""
     return rescaled(prior, factor, 1.0)
+
+
+@program
+def moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.Array]:
+    """Return posterior means (d, n) and covariances (d, n, n)."""
+    return posterior.mean_and_covariance_at(objects)
+
+
+def grown_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) -> list[Start]:
+    """Add a copy of each utility in turn, and a utility that is zero everywhere.
+
+    A copy changes little of what dominates what, and zero leaves each utility's say as it was: from either,
+    the larger model begins no worse than where the smaller one ended.  ``posterior`` is of the smaller model, fitted to
+    the same problem; ``fresh`` is where the hyperparameters of a utility start that knows nothing.
+    """
+    precision, linear = recovered_sites(posterior, problem)
+
+    def start(prior: UtilityPrior, i: int, say: float) -> Start:
+        """Append utility ``i`` of a prior, with the sites of utility ``i`` or with none."""
+        extended = jax.tree.map(
+            lambda own, more: np.concatenate([np.asarray(own), np.asarray(more)[i : i + 1]]), posterior.prior, prior
+        )
+        more = Sites(say * precision[i : i + 1], say * linear[i : i + 1])
+        return Start(extended, jax.tree.map(lambda *parts: np.concatenate(parts), Sites(precision, linear), more))
+
+    return [*(start(posterior.prior, i, 1.0) for i in range(posterior.n_utilities)), start(fresh, 0, 0.0)]
+
+
+def neighbouring_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) -> list[Start]:
+    """Return starts from a posterior of one utility less or one more; for ``fresh`` see `grown_starts`."""
+    if posterior.n_utilities < fresh.n_utilities:
+        return grown_starts(posterior, fresh, problem)
+    return shrunk_starts(posterior, problem)
+
+
+def shrunk_starts(posterior: Posterior, problem: Problem) -> list[Start]:
+    """Leave out each utility in turn: one that a larger model was given too many may have kept others apart."""
+    sites = recovered_sites(posterior, problem)
+
+    def start(i: int) -> Start:
+        return Start(
+            *(jax.tree.map(lambda leaf: np.delete(leaf, i, axis=0), part) for part in (posterior.prior, sites))
+        )
+
+    return [start(i) for i in range(posterior.n_utilities)]
+
+
+def recovered_sites(posterior: Posterior, problem: Problem) -> Sites:
+    """Return the sites that make this posterior of the prior: Λ = G (I - K G)^-1 and η = K^-1 m + Λ m.
+
+    G = (K + Λ^-1)^-1 is what a posterior keeps; padding has no sites.
+    """
+    n, t = problem.n_objects, len(problem.valid)
+    covariance = np.asarray(covariance_at(posterior.prior, problem))[:, :n, :n]
+    gain, mean = np.asarray(posterior.gain), np.asarray(posterior.mean)
+    # Solved from the right: Λ (I - K G) = G, and both Λ and G are symmetric.
+    precision = np.linalg.solve(np.eye(n) - np.swapaxes(covariance @ gain, 1, 2), gain)
+    precision = 0.5 * (precision + np.swapaxes(precision, 1, 2))
+    linear = np.asarray(posterior.dual) + (precision @ mean[..., None])[..., 0]
+    more = (0, t - n)
+    return Sites(np.pad(precision, ((0, 0), more, more)), np.pad(linear, ((0, 0), more)))  # type: ignore[arg-type]

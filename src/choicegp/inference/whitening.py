@@ -17,21 +17,11 @@ from choicegp.inference.problem import Problem
 
 
 class Whitening(NamedTuple):
-    """A map from standard normals w (d, t) to utilities.
+    """A map from standard normals w (d, t) to utilities."""
 
-    Attributes
-    ----------
-    root : Array (d, t, t)
-        L, the Cholesky factor of the prior covariance.
-    centre : Array (d, t)
-        L^T K^-1 m.
-    spread : Array (d, t, t)
-        T, the Cholesky factor of B^-1.
-    """
-
-    root: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray
+    root: np.ndarray  # (d, t, t) L, the Cholesky factor of the prior covariance
+    centre: np.ndarray  # (d, t) L^T K^-1 m
+    spread: np.ndarray  # (d, t, t) T, the Cholesky factor of B^-1
 
     def latent(self, w: Array) -> Array:
         """Return v = L^-1 u, standard normal under the prior, for w (d, t)."""
@@ -55,17 +45,17 @@ def whiten(posterior: Posterior) -> Whitening:
 
 
 def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
-    """Return the log-likelihood of all sets, each by its weight, at utilities u (d, t)."""
-    total = jnp.zeros(())
-    for batch in problem.batches:
-        present, chosen = jnp.asarray(batch.present), jnp.asarray(batch.chosen)
-        values = batch.errors.log_likelihood(u[:, batch.rows], present, chosen, lapse)
-        total += jnp.sum(batch.weight * values)
-    return total
+    """Return the log-likelihood of each set (m,), batch after batch, at utilities u (d, t)."""
+    logs = [
+        batch.errors.log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)
+        for batch in problem.batches
+    ]
+    return jnp.concatenate([jnp.zeros(0), *logs])
 
 
-def log_posterior(w: Array, whitening: Whitening, problem: Problem, lapse: Array | None) -> Array:
-    """Return the log of the exact posterior density of w, up to a constant."""
+def log_posterior(w: Array, whitening: Whitening, problem: Problem, lapse: Array | None) -> tuple[Array, Array]:
+    """Return the log of the exact posterior density of w, up to a constant, and its `log_choices`."""
     latent = whitening.latent(w)
-    u = jnp.einsum("dij,dj->di", whitening.root, latent)
-    return log_choices(u, problem, lapse) - 0.5 * jnp.sum(latent**2)
+    logs = log_choices(jnp.einsum("dij,dj->di", whitening.root, latent), problem, lapse)
+    weight = jnp.concatenate([jnp.zeros(0), *(batch.weight for batch in problem.batches)])
+    return weight @ logs - 0.5 * jnp.sum(latent**2), logs

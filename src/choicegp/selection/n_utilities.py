@@ -7,7 +7,7 @@ import numpy as np
 
 from choicegp.compute.progress import progress_bar
 from choicegp.compute.threads import linear_algebra_for
-from choicegp.fitting.coinciding import alike_notes
+from choicegp.fitting.record import alike_notes
 from choicegp.selection.compare import (
     HeldOut,
     Judged,

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from choicegp.compute.devices import computing
 from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
-from choicegp.fitting.fit import FitOptions, fit_posterior
+from choicegp.fitting.fit import fit_posterior
+from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import Fitted
 from choicegp.selection.compare import differences_to_best
 from choicegp.selection.loo import LooResult, leave_one_out, prepare_to_leave_out

@@ -19,6 +19,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.options import Method
 from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model import kernels
@@ -91,6 +92,8 @@ def _packed_params(params: dict[str, Any]) -> Page:
             packed[name] = {"structure": _structure(value), "leaves": leaves}
         elif isinstance(value, HyperPriors):
             packed[name] = value._asdict()
+        elif isinstance(value, Method):
+            packed[name] = value.to_json()
         elif isinstance(value, np.ndarray):
             packed[name] = value.tolist()
     return plain(packed)
@@ -103,6 +106,8 @@ def _unpacked_params(packed: Page) -> dict[str, Any]:
     if isinstance(params.get("kernel"), dict):
         spec = params["kernel"]
         params["kernel"] = _rebuilt(spec["structure"], iter([np.asarray(leaf)[()] for leaf in spec["leaves"]]))
+    if isinstance(params.get("inference"), dict):
+        params["inference"] = Method.from_json(params["inference"])
     if params.get("hyperpriors") is not None:
         params["hyperpriors"] = HyperPriors(**{name: tuple(pair) for name, pair in params["hyperpriors"].items()})
     return params

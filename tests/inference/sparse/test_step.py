@@ -9,16 +9,17 @@ from jax.scipy.linalg import solve_triangular
 from choicegp import ChoiceData, ChoiceGP, HyperPriors, datasets
 from choicegp.compute.progress import Clock
 from choicegp.inference.dense import target_sites
+from choicegp.inference.driver import Watch, run
 from choicegp.inference.expectation import latin_normals, of_differences, samples
 from choicegp.inference.posterior import condition, factorise_on_host
 from choicegp.inference.problem import pose
 from choicegp.inference.sites import Sites
-from choicegp.inference.sparse.course import fit_sparse
+from choicegp.inference.sparse.course import SparseInference
 from choicegp.inference.sparse.feed import InMemory, Sets
-from choicegp.inference.sparse.plan import Plan, Start, held_out_and_training, inducing_points
+from choicegp.inference.sparse.plan import KernelStart, Plan, held_out_and_training, inducing_points
 from choicegp.inference.sparse.step import (
     Pace,
-    Settings,
+    SparseSettings,
     _inverse_root,
     begin,
     inverse_roots,
@@ -43,9 +44,16 @@ def _source(data: ChoiceData) -> InMemory:
 
 
 def _plan(**changes) -> Plan:
-    settings = Settings(HyperPriors(), **changes.pop("settings", {}))
+    settings = SparseSettings(HyperPriors(), **changes.pop("settings", {}))
     usual = Plan(12, 16, 200, 0.02, settings, None, np.float64, 0)
     return usual._replace(**changes)
+
+
+def fit_sparse(source, objects, starts, plan, clock):
+    """Return what was inferred, and the last course."""
+    inference = SparseInference(source, objects, starts, plan, Watch(clock))
+    course, verdict = run(inference)
+    return inference.conclude(course, verdict), course, inference.best(course)
 
 
 def _prior(d: int = 2, c: int = 1) -> UtilityPrior:
@@ -159,7 +167,7 @@ def test_with_every_object_an_inducing_point_a_step_is_that_of_dense_inference(d
     sets = source.read(batch.sets[real], 3)
     groups = (Sets(*(part[None] for part in sets)),)
     pace = Pace(*(np.array([value]) for value in (1.0, 0.0, 1.0, 0.0)))
-    after, _, healthy = run_steps(state, groups, pace, (normals[:, :, real],), Settings(None, jitter=1e-9))
+    after, _, healthy = run_steps(state, groups, pace, (normals[:, :, real],), SparseSettings(None, jitter=1e-9))
     assert healthy
     precision, linear = whitened(wanted)
     assert np.asarray(after.precision) == pytest.approx(precision, rel=1e-5, abs=1e-5 * np.max(abs(precision)))
@@ -189,9 +197,9 @@ def test_with_every_object_an_inducing_point_a_fit_is_that_of_dense_inference(da
 def test_the_bound_rises_with_the_number_of_inducing_points(data):
     source = _source(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    start = (Start("own", _prior()),)
+    start = (KernelStart("own", _prior()),)
     plan = _plan(batch_size=100, settings={"learn_prior": False})
-    bounds = [fit_sparse(source, objects, start, plan._replace(n_inducing=n), Clock(None)).bound for n in (8, 24)]
+    bounds = [fit_sparse(source, objects, start, plan._replace(n_inducing=n), Clock(None))[0].elbo for n in (8, 24)]
     assert bounds[1] > bounds[0] + 1.0
 
 
@@ -199,13 +207,13 @@ def test_the_bound_rises_with_the_number_of_inducing_points(data):
 def test_learning_raises_the_bound(data, learn_points):
     source = _source(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    start = (Start("own", _prior()),)
+    start = (KernelStart("own", _prior()),)
     held = _plan(n_inducing=8, batch_size=100, settings={"learn_prior": False})
     learned = _plan(n_inducing=8, batch_size=100, settings={"learn_points": learn_points})
-    before = fit_sparse(source, objects, start, held, Clock(None))
-    after = fit_sparse(source, objects, start, learned, Clock(None))
-    assert after.bound > before.bound + 1.0
-    moved = float(np.max(abs(after.state.points - before.state.points)))
+    before, _, (first, _) = fit_sparse(source, objects, start, held, Clock(None))
+    after, _, (last, _) = fit_sparse(source, objects, start, learned, Clock(None))
+    assert after.elbo > before.elbo + 1.0
+    moved = float(np.max(abs(last.points - first.points)))
     assert (moved > 1e-3) == learn_points
 
 
@@ -222,12 +230,13 @@ def test_float32_never_leaves_the_numbers(weight):
     source = InMemory(data, X.mean(axis=0), X.std(axis=0))
     objects = (X - X.mean(axis=0)) / X.std(axis=0)
     plan = _plan(n_inducing=20, max_iter=60, dtype=np.float32, settings={"jitter": 1e-5})
-    fit = fit_sparse(source, objects, (Start("own", UtilityPrior.create(kernel, 2, 2)),), plan, Clock(None))
+    starts = (KernelStart("own", UtilityPrior.create(kernel, 2, 2)),)
+    fit, _, best = fit_sparse(source, objects, starts, plan, Clock(None))
     assert fit.status == "stopped"
     assert fit.n_iter == 60
-    for leaf in jax.tree.leaves((fit.state, fit.solved, fit.bound)):
+    for leaf in jax.tree.leaves((best, fit.elbo)):
         assert np.all(np.isfinite(leaf))
-    posterior = posterior_of(fit.state, fit.solved)
+    posterior = posterior_of(*jax.tree.map(np.asarray, best))
     mean, variance = posterior.mean_and_variance_at(Objects(objects, np.zeros(30, int)))
     assert np.all(np.isfinite(mean))
     assert np.all(np.isfinite(variance))
@@ -260,19 +269,20 @@ def test_inducing_points_are_objects_and_differ_between_utilities():
 def test_the_time_limit_stops_a_fit_while_starts_are_tried(data):
     source = _source(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    starts = tuple(Start(str(i), _prior()) for i in range(3))
-    fit = fit_sparse(source, objects, starts, _plan(n_inducing=8), Clock(1e-6))
+    starts = tuple(KernelStart(str(i), _prior()) for i in range(3))
+    fit, _, _ = fit_sparse(source, objects, starts, _plan(n_inducing=8), Clock(1e-6))
     assert fit.status == "stopped"
     assert "time limit" in fit.message
     assert fit.n_iter < 100
-    assert np.isfinite(fit.bound)
+    assert np.isfinite(fit.elbo)
 
 
 @pytest.mark.parametrize("max_iter", [5, 44])
 def test_no_more_steps_are_made_than_allowed(data, max_iter):
     source = _source(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    fit = fit_sparse(source, objects, (Start("own", _prior()),), _plan(n_inducing=8, max_iter=max_iter), Clock(None))
+    starts, plan = (KernelStart("own", _prior()),), _plan(n_inducing=8, max_iter=max_iter)
+    fit, _, _ = fit_sparse(source, objects, starts, plan, Clock(None))
     assert fit.n_iter == len(fit.trace) == max_iter
     assert fit.status == "stopped"
     assert fit.message == f"the limit of {max_iter} steps"
@@ -287,11 +297,11 @@ def test_weights_count_like_copies_and_single_objects_say_nothing(data):
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
     plan = _plan(n_inducing=8, batch_size=100, max_iter=120, settings={"learn_prior": False})
     one, other = (
-        fit_sparse(InMemory(d, data.X.mean(axis=0), data.X.std(axis=0)), objects, (Start("own", _prior()),), plan,
-                   Clock(None))
+        fit_sparse(InMemory(d, data.X.mean(axis=0), data.X.std(axis=0)), objects, (KernelStart("own", _prior()),), plan,
+                   Clock(None))[0]
         for d in (weighted, double)
     )  # fmt: skip
-    assert one.bound == pytest.approx(other.bound, abs=1.0)  # other points of integration
+    assert one.elbo == pytest.approx(other.elbo, abs=1.0)  # other points of integration
 
 
 def test_a_start_that_breaks_is_passed_over(data):
@@ -299,10 +309,11 @@ def test_a_start_that_breaks_is_passed_over(data):
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
     broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), _prior())
     plan = _plan(n_inducing=8, max_iter=44)
-    fit = fit_sparse(source, objects, (Start("broken", broken), Start("good", _prior())), plan, Clock(None))
-    assert fit.start == "good"
-    assert np.isfinite(fit.bound)
-    fit = fit_sparse(source, objects, (Start("broken", broken),), plan, Clock(None))
+    starts = (KernelStart("broken", broken), KernelStart("good", _prior()))
+    fit, _, _ = fit_sparse(source, objects, starts, plan, Clock(None))
+    assert fit.notes[0].endswith("start: good")
+    assert np.isfinite(fit.elbo)
+    fit, _, _ = fit_sparse(source, objects, starts[:1], plan, Clock(None))
     assert fit.status == "failed"
 
 
@@ -310,8 +321,8 @@ def test_many_sets_are_judged_by_sets_that_are_held_out():
     data = datasets.sincos(n_objects=60, n_sets=1000, set_size=2, random_state=0).data
     source = _source(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    starts = (Start("bad", UtilityPrior.create(RBF(100.0, 4.0), 1, 2)), Start("good", _prior()))
-    fit = fit_sparse(source, objects, starts, _plan(n_inducing=8, max_iter=150), Clock(None))
-    assert fit.start == "good"
-    assert -1.0 < fit.held_out < 0.0
+    starts = (KernelStart("bad", UtilityPrior.create(RBF(100.0, 4.0), 1, 2)), KernelStart("good", _prior()))
+    fit, course, _ = fit_sparse(source, objects, starts, _plan(n_inducing=8, max_iter=150), Clock(None))
+    assert fit.notes[0].endswith("start: good")
+    assert -1.0 < course.best_score < 0.0
     assert fit.n_iter <= 150

@@ -1,4 +1,4 @@
-"""The course of a sparse fit: several starts are tried, the best one goes on, and its steps become smaller at the end.
+"""The course of a sparse fit: starts are tried, the best one continues, and its steps become smaller at the end.
 
 Which start is best, when nothing is gained any more and which state is kept is judged on sets that are held out of the
 training sets, or, where all sets are in every step, by the bound itself.
@@ -17,19 +17,18 @@ import numpy as np
 
 from choicegp.compute.devices import Spread
 from choicegp.compute.programs import with_settings_of_this_thread
-from choicegp.compute.progress import Clock, Report
+from choicegp.inference.driver import Inferred, Verdict, Watch
 from choicegp.inference.expectation import latin_normals
 from choicegp.inference.sparse.feed import Feed, Sets, Source, all_of, shares
 from choicegp.inference.sparse.plan import (
     Course,
     Keeper,
+    KernelStart,
     Plan,
-    SparseFit,
-    Start,
     held_out_and_training,
     inducing_points,
 )
-from choicegp.inference.sparse.step import Pace, Solved, State, begin, run_steps, score, solve
+from choicegp.inference.sparse.step import Pace, Solved, SparseState, begin, posterior_of, run_steps, score, solve
 
 BLOCK = 10  # steps between two looks from Python
 _CHECK = 50  # steps between two looks at the held-out sets
@@ -47,59 +46,22 @@ _ATTEMPTS = 4
 _RIDGE = 1e-7
 
 
-def fit_sparse(
-    source: Source,
-    objects: np.ndarray,
-    starts: Sequence[Start],
-    plan: Plan,
-    clock: Clock,
-    *,
-    report: Report | None = None,
-    keeper: Keeper | None = None,
-    spread: Spread | None = None,
-) -> SparseFit:
-    """Fit by natural-gradient steps on mini-batches.
+class SparseInference:
+    """Natural-gradient steps on mini-batches; its state is a `Course`.
 
-    Parameters
-    ----------
-    source : Source
-    objects : ndarray (n, c)
-        Scaled features of a sample of the objects, among which inducing points are chosen.
-    starts : sequence of Start
-        Tried in turn for a few steps.
-    plan : Plan
-    clock : Clock
-    report : callable, optional
-        Called as report(phase, step, bound).
-    keeper : Keeper, optional
-        Where the course is kept after every check, and found again.
-    spread : Spread, optional
-        Several devices, among which the sets of every step are divided.
+    Inducing points are chosen among the scaled features ``objects`` (n, c).  The starts are tried in turn for a few
+    steps.  ``keeper`` is where the course is kept after every check, and found again; ``spread`` are several devices,
+    among which the sets of every step are divided.
     """
-    points = inducing_points(objects, starts[0].prior.n_utilities, plan.n_inducing, plan.seed)
-    with ThreadPoolExecutor(1) as reader:
-        run = _Run(source, points, starts, plan, clock, report, spread, reader)
-        first = run.first()
-        course = (keeper.load(first) if keeper is not None else None) or first
-        run.prepare(first)
-        outcome = run.outcome(course) if course.step else None
-        while outcome is None:
-            course = run.advance(course)
-            outcome = run.outcome(course)
-            if keeper is not None and course.step % _CHECK == 0 and not course.broken:
-                keeper.save(jax.tree.map(np.asarray, course))
-        return run.concluded(course, *outcome)
-
-
-class _Run:
-    """Advances a course; holds what does not change."""
 
     def __init__(
-        self, source: Source, points: np.ndarray, starts: Sequence[Start], plan: Plan, clock: Clock,
-        report: Report | None, spread: Spread | None, reader: ThreadPoolExecutor,
+        self, source: Source, objects: np.ndarray, starts: Sequence[KernelStart], plan: Plan, watch: Watch, *,
+        keeper: Keeper | None = None, spread: Spread | None = None,
     ) -> None:  # fmt: skip
+        points = inducing_points(objects, starts[0].prior.n_utilities, plan.n_inducing, plan.seed)
         self.source, self.points, self.starts, self.plan = source, points, starts, plan
-        self.clock, self.report, self.spread, self.reader = clock, report, spread, reader
+        self.watch, self.clock, self.keeper, self.spread = watch, watch.clock, keeper, spread
+        self.reader = ThreadPoolExecutor(1)
         self.held_out, self.training = held_out_and_training(source, plan.batch_size, plan.seed)
         parts = shares(
             source.sizes, self.training, plan.batch_size, 1 if spread is None else len(spread),
@@ -118,17 +80,19 @@ class _Run:
         self._ahead: tuple[range, Future] | None = None
         self._kept: list[tuple[Sets, np.ndarray]] | None = None
 
-    def first(self) -> Course:
-        """Return the course before its first step."""
-        state = self._begin(0)
-        none = np.zeros(0)
-        return Course(0, 0, state, state, -np.inf, 0, 0, none, (-1, 0), 0.0, none)
+    def begin(self) -> Course:
+        """Return the course before its first step, or the one that was kept."""
+        state, none = self._begin(0), np.zeros(0)
+        first = Course(0, 0, state, state, -np.inf, 0, 0, none, (-1, 0), 0.0, none)
+        kept = None if self.keeper is None else self.keeper.load(first)
+        self._prepare(first)
+        return kept or first
 
     def _most(self, size: int, n_points: int) -> int:
         """How many sets of a size are worked on at a time: their pairs of objects have to be held."""
         return max(1, min(_CHUNK, _CELLS // (len(self.points) * size * size * n_points)))
 
-    def prepare(self, course: Course) -> None:
+    def _prepare(self, course: Course) -> None:
         """Have what comes after the first steps compiled while these are."""
         if self.spread is not None or not len(self.held_out):
             return
@@ -138,7 +102,7 @@ class _Run:
         for sets, normals in self._held_out_chunks():
             score.prepare(course.state, solved, sets, normals)
 
-    def _begin(self, trial: int) -> State:
+    def _begin(self, trial: int) -> SparseState:
         rng = np.random.default_rng([self.plan.seed, 3, trial])
         return begin(self.starts[trial].prior, self.points, self.plan.lapse, rng)
 
@@ -152,9 +116,14 @@ class _Run:
         """Steps of each start with a smaller weight of the likelihood."""
         return min(len(_ANNEALING), self.n_trial // 2)
 
-    def advance(self, course: Course) -> Course:
-        """Make a block of steps, and look at what it gave."""
-        course = self._steps(course)
+    def step(self, course: Course) -> Course:
+        """Make a block of steps, look at what it gave, and keep it."""
+        course = self._advanced(self._steps(course))
+        if self.keeper is not None and course.step % _CHECK == 0 and not course.broken:
+            self.keeper.save(jax.tree.map(np.asarray, course))
+        return course
+
+    def _advanced(self, course: Course) -> Course:
         if course.trial < len(self.starts):
             hurried = self.clock.is_up and course.step >= self.n_annealing
             return self._next_start(course) if course.step >= self.n_trial or hurried or course.broken else course
@@ -180,10 +149,9 @@ class _Run:
             return course._replace(broken=True)
         bounds = np.asarray(bounds)[:n_real]
         self._seconds_a_step = (self.clock.seconds - began) / BLOCK  # the last block's: the first ones compile
-        if self.report is not None:
-            trying = course.trial < len(self.starts)
-            phase = f"start {course.trial + 1} of {len(self.starts)}" if trying else "fit"
-            self.report(phase, course.step + n_real, float(bounds[-1]))
+        trying = course.trial < len(self.starts)
+        phase = f"start {course.trial + 1} of {len(self.starts)}" if trying else "fit"
+        self.watch.report(phase, course.step + n_real, float(bounds[-1]))
         return course._replace(
             state=state, step=course.step + n_real, ridge=ridge, bounds=np.concatenate([course.bounds, bounds])
         )
@@ -224,7 +192,7 @@ class _Run:
         if score > course.best_score:
             course = course._replace(
                 best=course.state, best_score=score, best_trial=course.trial, best_step=course.step,
-                scores=course.bounds,  # kept here until it is known which start goes on
+                scores=course.bounds,  # kept here until it is known which start continues
             )  # fmt: skip
         following, none = course.trial + 1, np.zeros(0)
         if following < len(self.starts) and not self.clock.is_up:
@@ -266,28 +234,27 @@ class _Run:
         part = self.plan.tol / 100.0 if self.all_in_each else self.plan.tol
         return bool(gained < part * abs(course.scores[-1]))
 
-    def outcome(self, course: Course) -> tuple[str, str] | None:
-        """Return status and message once the course is at its end."""
+    def verdict(self, course: Course) -> Verdict | None:
+        """Stop when nothing is gained any more, at a limit, or where no step is finite."""
         if course.trial < len(self.starts):
             return None
         if course.broken:
             if np.isfinite(course.best_score):
-                return "stopped", "no finite step was found; the last good place was kept"
-            return "failed", "no finite step was found from any start"
+                return Verdict("stopped", "no finite step was found; the last good place was kept")
+            return Verdict("failed", "no finite step was found from any start")
         since, length = course.cooling
-        of_steps = f"the limit of {self.plan.max_iter} steps"
+        of_steps = Verdict("stopped", f"the limit of {self.plan.max_iter} steps")
         if since >= 0 and course.step >= since + length:
             if self._has_stalled(course._replace(scores=course.scores[: self._n_checks(since)])):
-                return "converged", f"{_WINDOW * _CHECK} steps gained less than {self.plan.tol:g} of the score"
+                gained = f"{_WINDOW * _CHECK} steps gained less than {self.plan.tol:g} of the score"
+                return Verdict("converged", gained)
             by_time = self.clock.limit is not None and since < _STEADY * self.plan.max_iter
-            return "stopped", f"the time limit of {self.clock.limit:g} s" if by_time else of_steps
+            return Verdict("stopped", self.watch.out_of_time) if by_time else of_steps
         if self.all_in_each and self._has_stalled(course):
-            return "converged", f"{_WINDOW * _CHECK} steps gained next to nothing"
+            return Verdict("converged", f"{_WINDOW * _CHECK} steps gained next to nothing")
         if course.step >= self.plan.max_iter:
-            return "stopped", of_steps
-        if self.clock.is_up:
-            return "stopped", f"the time limit of {self.clock.limit:g} s"
-        return None
+            return of_steps
+        return Verdict("stopped", self.watch.out_of_time) if self.clock.is_up else None
 
     def _n_checks(self, step: int) -> int:
         """Return how many scores there were up to a step: that of the best start, and one every few steps."""
@@ -304,7 +271,7 @@ class _Run:
             score = total - float(np.sum(np.asarray(solved.whitened.kl)))
         return score if np.isfinite(score) else -np.inf
 
-    def _solved(self, state: State, ridge: float) -> Solved:
+    def _solved(self, state: SparseState, ridge: float) -> Solved:
         return solve(state, np.asarray(ridge), self.plan.settings.jitter)
 
     def _held_out_chunks(self) -> list[tuple[Sets, np.ndarray]]:
@@ -319,28 +286,32 @@ class _Run:
             a, m, _ = chunk.X.shape
             yield chunk, latin_normals(len(self.points), a - 1, m, n_points, rng).astype(self.plan.dtype)
 
-    def concluded(self, course: Course, status: str, message: str) -> SparseFit:
-        """Take the best state, and estimate its bound on points that the fit has not seen."""
+    def best(self, course: Course) -> tuple[SparseState, Solved]:
+        """Return the best state of a course, and what predicts from it."""
         last = course.scores[-1] if course.scores.size else -np.inf
         state = course.best if course.broken or course.best_score > last else course.state
-        solved = self._solved(state, course.ridge)
+        return state, self._solved(state, course.ridge)
+
+    def conclude(self, course: Course, verdict: Verdict) -> Inferred:
+        """Take the best state, and estimate its bound on points that the fit has not seen."""
+        self.reader.shutdown()
+        state, solved = self.best(course)
         rng = np.random.default_rng([self.plan.seed, 5])
         some = np.sort(rng.permutation(self.training)[:_SCORED])
         total, _ = _expected(state, solved, self._chunks(some, 4 * N_POINTS))
         bound = total * len(self.training) / max(1, len(some)) - float(np.sum(np.asarray(solved.whitened.kl)))
-        held_out = float(course.best_score) if len(self.held_out) else float("nan")
         state, solved = jax.tree.map(np.asarray, (state, solved))
-        return SparseFit(
-            state, solved, bound, held_out, status, message, course.step, course.bounds,
-            self.starts[course.best_trial].name, self.n_annealing,
-        )  # fmt: skip
+        start = self.starts[course.best_trial].name
+        note = f"sparse inference with {state.points.shape[1]} inducing points for each utility; start: {start}"
+        posterior = posterior_of(state, solved)
+        return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, (note,))
 
 
-def _expected(state: State, solved: Solved, chunks: Iterable[tuple[Sets, np.ndarray]]) -> tuple[float, float]:
+def _expected(state: SparseState, solved: Solved, chunks: Iterable[tuple[Sets, np.ndarray]]) -> tuple[float, float]:
     """Return the expected log-likelihood of all sets, and their weight."""
     total, weight = 0.0, 0.0
     for sets, normals in chunks:
-        expected = np.asarray(score(state, solved, sets, normals).expected, float)
+        expected = np.asarray(score(state, solved, sets, normals), float)
         total += float(np.sum(sets.weight * expected))
         weight += float(np.sum(sets.weight))
     return total, weight

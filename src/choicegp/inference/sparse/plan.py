@@ -1,117 +1,89 @@
-"""What a sparse fit is told, what it knows on its way, and what it gives back."""
+"""What a sparse fit is given (its plan, the kernels it starts from, its inducing points) and knows on its way."""
 
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from choicegp.inference.sparse.feed import Source
-from choicegp.inference.sparse.step import Settings, Solved, State
+from choicegp.inference.sparse.step import SparseSettings, SparseState
+from choicegp.inference.starts import FIRST_VARIANCE, rescaled
+from choicegp.model.kernels import RBF, Additive, Kernel, Warped, kernel_named
 from choicegp.model.prior import UtilityPrior
 
 _LEAST_HELD_OUT = 1000  # sets from which on some are held out
 _MOST_HELD_OUT = 2048
+_WAVES = (1.0, 0.3, 0.1, 0.05)  # first lengthscales of waves in single features, in standard deviations
+_SCALES = (1.0, 0.5, 0.25)  # of a user's own kernel's lengthscales
+_FAINT = 0.01  # part of the first variance that waves have at the smooth start
+_MODULATION = 3.0  # lengthscale over which the size of waves varies, times that of the smooth part
+_FIRST_WARP = 0.1  # weights of the logarithms in the features' scales: near the ends they are felt, elsewhere hardly
 
 
-class Start(NamedTuple):
+class KernelStart(NamedTuple):
     """A kernel to start from, and what it is called."""
 
     name: str
     prior: UtilityPrior
 
 
-class Course(NamedTuple):
-    """What is known so far.
+def kernel_starts(
+    kernel: Kernel | None, objects: np.ndarray, n_utilities: int, *, learn: bool
+) -> tuple[KernelStart, ...]:
+    """Return the kernels that are tried: a user's own in several scales, or smooth ones with waves.
 
-    Attributes
-    ----------
-    trial : int
-        Number of the start that is tried; the number of starts once the best of them goes on.
-    step : int
-        Steps made from the present start.
-    state : State
-    best : State
-        The best start, and later the best state, by score.
-    best_score : float
-    best_trial, best_step : int
-    scores : ndarray
-        Of the checks since the best start went on.
-    cooling : (int, int)
-        Step after which the steps become smaller, and in how many; (-1, 0) before that is known.
-    ridge : float
-        See `Pace`.
-    bounds : ndarray
-        Of the steps of the start that went on.
-    broken : bool
-        Whether the last block found no finite step; ``state`` is then the last good one.
+    The sum of a smooth kernel and of waves in single features, whose size varies smoothly with all of them, finds fast
+    waves that a smooth kernel alone takes for noise, and products such as f(x1) g(x2), which a plain additive kernel
+    cannot express; learned scales of the features follow what changes fast near the ends of their ranges.
     """
+    n_features = objects.shape[1]
+    if not learn:
+        own = kernel_named("rbf") if kernel is None else kernel
+        return (KernelStart("the given kernel", UtilityPrior.create(own, n_features, n_utilities)),)
+    far = float(np.sqrt(n_features))  # distances grow with the number of features
+    if kernel is not None:
+        prior = rescaled(UtilityPrior.create(kernel, n_features, n_utilities), far, FIRST_VARIANCE)
+        return tuple(KernelStart(f"lengthscales times {scale:g}", rescaled(prior, scale, 1.0)) for scale in _SCALES)
 
-    trial: int
-    step: int
-    state: State
-    best: State
+    ends = np.stack([objects.min(axis=0), objects.max(axis=0)])
+
+    def with_waves(lengthscale: float, part: float) -> UtilityPrior:
+        waves = Additive(lengthscale, part * FIRST_VARIANCE)
+        kernel = waves * RBF(_MODULATION * far) + RBF(far, FIRST_VARIANCE)  # type: ignore[call-arg]
+        return UtilityPrior.create(Warped(kernel, _FIRST_WARP, ends), n_features, n_utilities)
+
+    smooth = KernelStart("smooth", with_waves(_WAVES[0], _FAINT))
+    waves = (KernelStart(f"waves of lengthscale {scale:g}", with_waves(scale, 1.0)) for scale in _WAVES)
+    return (smooth, *waves)
+
+
+class Course(NamedTuple):
+    """What is known so far."""
+
+    trial: int  # number of the start that is tried; the number of starts once the best of them continues
+    step: int  # steps made from the present start
+    state: SparseState
+    best: SparseState  # the best start, and later the best state, by score
     best_score: float
     best_trial: int
     best_step: int
-    scores: np.ndarray
+    scores: np.ndarray  # of the checks since the best start continued
+    # Step after which the steps become smaller, and in how many; (-1, 0) before that is known
     cooling: tuple[int, int]
-    ridge: float
-    bounds: np.ndarray
-    broken: bool = False
-
-
-class SparseFit(NamedTuple):
-    """A finished sparse inference.
-
-    Attributes
-    ----------
-    state : State
-    solved : Solved
-    bound : float
-        Evidence lower bound, estimated on fresh points from at most a few thousand training sets.
-    held_out : float
-        Mean expected log-likelihood of the held-out sets; NaN when there are none.
-    status, message : str
-    n_iter : int
-    trace : ndarray
-        Bounds, each estimated from the sets of its step.
-    start : str
-        Name of the start that went on.
-    n_annealing : int
-        How many of the first steps were annealing.
-    """
-
-    state: State
-    solved: Solved
-    bound: float
-    held_out: float
-    status: str
-    message: str
-    n_iter: int
-    trace: np.ndarray
-    start: str
-    n_annealing: int
+    ridge: float  # see `Pace`
+    bounds: np.ndarray  # of the steps of the start that continues
+    broken: bool = False  # whether the last block found no finite step; ``state`` is then the last good one
 
 
 class Plan(NamedTuple):
-    """How to fit.
-
-    Attributes
-    ----------
-    n_inducing, batch_size, max_iter : int
-    tol : float
-        Nothing is gained any more when the score rises by less than this part of itself in some checks (or, with all
-        sets in every step, the bound by a hundredth of that).
-    settings : Settings
-    lapse : float or None
-    dtype : type
-    seed : int
-    """
+    """How to fit."""
 
     n_inducing: int
     batch_size: int
     max_iter: int
+    # Nothing is gained any more when the score rises by less than this part of itself in some checks (with all sets in
+    # every step, the bound by a hundredth of that).
     tol: float
-    settings: Settings
+    settings: SparseSettings
     lapse: float | None
     dtype: type
     seed: int

@@ -21,13 +21,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import logsumexp
 
 from choicegp.compute.programs import program
-from choicegp.inference.dense import LAPSE_PRIOR
+from choicegp.inference.dense import LAPSE_PRIOR, LOG_BOUNDS, Adam
 from choicegp.inference.expectation import Marginals, of_differences, samples
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.sites import psd_part
@@ -35,13 +33,12 @@ from choicegp.inference.sparse.feed import Sets
 from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
-_LOWEST, _HIGHEST = -8.0, 14.0  # bounds of log hyperparameters
 _FIRST_SIZE = 3.0  # of the utilities at the start
 _LEAST_VARIANCE = 1e-12  # a covariance of zeros too has a factor: a linear kernel where no feature varies
-_ADAM = optax.scale_by_adam(b1=0.9, b2=0.98, eps=1e-3)
+_DECAY, _EPSILON = (0.9, 0.98), 1e-3  # of Adam
 
 
-class Settings(NamedTuple):
+class SparseSettings(NamedTuple):
     """What does not change during a fit; hashable, part of the compiled program."""
 
     hyperpriors: HyperPriors | None
@@ -51,30 +48,15 @@ class Settings(NamedTuple):
     jitter: float = 1e-6
 
 
-class State(NamedTuple):
-    """Where the optimisation stands.
-
-    Attributes
-    ----------
-    prior : UtilityPrior
-    points : Array (d, M, c)
-        Inducing points of each utility.
-    precision : Array (d, M, M)
-        R, the precision of all sites at the whitened inducing points.
-    linear : Array (d, M)
-        Their linear part h.
-    adam : pytree
-        Running averages of the gradients.
-    lapse : Array or None
-        Lapse rate.
-    """
+class SparseState(NamedTuple):
+    """Where the optimisation stands."""
 
     prior: UtilityPrior
-    points: Array
-    precision: Array
-    linear: Array
-    adam: Any
-    lapse: Array | None
+    points: Array  # (d, M, c) inducing points of each utility
+    precision: Array  # (d, M, M) R, the precision of all sites at the whitened inducing points
+    linear: Array  # (d, M) their linear part h
+    adam: Adam
+    lapse: Array | None  # lapse rate
 
 
 class Pace(NamedTuple):
@@ -97,7 +79,7 @@ class Whitened(NamedTuple):
     kl: Array
 
 
-def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.random.Generator) -> State:
+def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.random.Generator) -> SparseState:
     """Start from random utilities: a symmetric start would leave all utilities alike."""
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
     d, n, _ = points.shape
@@ -106,8 +88,7 @@ def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.
     linear = rng.normal(size=(d, n)) * _FIRST_SIZE / np.sqrt(typical)
     points = np.asarray(points, float)
     rate: Any = None if lapse is None else np.asarray(lapse, float)
-    adam = jax.tree.map(np.asarray, _ADAM.init((prior, points)))
-    return State(prior, points, np.zeros((d, n, n)), linear, adam, rate)  # type: ignore[arg-type]
+    return SparseState(prior, points, np.zeros((d, n, n)), linear, Adam.begin((prior, points)), rate)  # type: ignore[arg-type]
 
 
 _variance_at = program(UtilityPrior.variance)
@@ -200,8 +181,8 @@ def project(prior: UtilityPrior, points: Array, inverse_root: Array, whitened: W
 
 
 def _step(
-    state: State, batch: tuple[tuple[Sets, ...], Pace], normals: tuple, settings: Settings
-) -> tuple[State, Array]:
+    state: SparseState, batch: tuple[tuple[Sets, ...], Pace], normals: tuple, settings: SparseSettings
+) -> tuple[SparseState, Array]:
     groups, pace = batch
     whitened = posterior_of_points(_ridged(state.precision, pace.ridge), state.linear)
 
@@ -250,7 +231,9 @@ def _step(
     return after, bound
 
 
-def _climb(state: State, gradient: tuple[UtilityPrior, Array], rate: Array, settings: Settings) -> State:
+def _climb(
+    state: SparseState, gradient: tuple[UtilityPrior, Array], rate: Array, settings: SparseSettings
+) -> SparseState:
     """One step of Adam of the hyperparameters and, when they are learned, of the inducing points."""
     of_prior, of_points = gradient
     if settings.hyperpriors is not None:
@@ -258,12 +241,12 @@ def _climb(state: State, gradient: tuple[UtilityPrior, Array], rate: Array, sett
         of_prior = jax.tree.map(jnp.add, of_prior, more)
     if not settings.learn_points:
         of_points = jnp.zeros_like(of_points)
-    (move, shift), adam = _ADAM.update((of_prior, of_points), state.adam)
+    (move, shift), adam = state.adam.direction((of_prior, of_points), _DECAY, _EPSILON)
     prior = state.prior
     if settings.learn_prior:
 
         def moved(path: Any, x: Array, dx: Array) -> Array:
-            return jnp.clip(x + rate * dx, _LOWEST, _HIGHEST) if is_learned(path) else x
+            return jnp.clip(x + rate * dx, *LOG_BOUNDS) if is_learned(path) else x
 
         prior = jax.tree_util.tree_map_with_path(moved, prior, move)
     return state._replace(prior=prior, points=state.points + rate * shift, adam=adam)
@@ -271,8 +254,8 @@ def _climb(state: State, gradient: tuple[UtilityPrior, Array], rate: Array, sett
 
 @partial(program, static="settings")
 def run_steps(
-    state: State, groups: tuple[Sets, ...], pace: Pace, normals: tuple, settings: Settings
-) -> tuple[State, Array, Array]:
+    state: SparseState, groups: tuple[Sets, ...], pace: Pace, normals: tuple, settings: SparseSettings
+) -> tuple[SparseState, Array, Array]:
     """Make as many steps as the leading axes have.
 
     Returns the state, the bounds, estimated from each step's sets, and whether all numbers are finite.
@@ -283,13 +266,6 @@ def run_steps(
     return state, bounds, jnp.all(jnp.stack(finite))
 
 
-class Score(NamedTuple):
-    """Of each set of a group: expected log-likelihood, and log of the predictive probability."""
-
-    expected: Array
-    predictive: Array
-
-
 class Solved(NamedTuple):
     """Everything that predicts, at the inducing points."""
 
@@ -298,25 +274,25 @@ class Solved(NamedTuple):
 
 
 @partial(program, static="jitter")
-def solve(state: State, ridge: Array, jitter: float) -> Solved:
+def solve(state: SparseState, ridge: Array, jitter: float) -> Solved:
     """Factorise once what all later scores need."""
     whitened = posterior_of_points(_ridged(state.precision, ridge), state.linear)
     return Solved(whitened, inverse_roots(state.prior, state.points, jitter))
 
 
 @program
-def score(state: State, solved: Solved, sets: Sets, normals: Array) -> Score:
-    """Score the choices of some sets."""
+def score(state: SparseState, solved: Solved, sets: Sets, normals: Array) -> Array:
+    """Return the expected log-likelihood of some sets."""
     with jax.default_matmul_precision("highest"):
         part = project(state.prior, state.points, solved.inverse_root, solved.whitened, sets)
         marginal: Marginals = of_differences(part.mean, part.covariance)
         u = samples(marginal, normals)
         lapse = None if state.lapse is None else state.lapse.astype(u.dtype)
         logs = sampled_log_likelihood(u, sets.present, sets.chosen, lapse=lapse)
-        return Score(jnp.mean(logs, axis=-1), logsumexp(logs, axis=-1) - np.log(logs.shape[-1]))
+        return jnp.mean(logs, axis=-1)
 
 
-def posterior_of(state: State, solved: Solved) -> Posterior:
+def posterior_of(state: SparseState, solved: Solved) -> Posterior:
     """Return the posterior as what predicts any objects: the inducing points take the place of shown objects."""
     inverse_root, half = np.asarray(solved.inverse_root), np.asarray(solved.whitened.half)
     mean = np.asarray(solved.whitened.mean)

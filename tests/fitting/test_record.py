@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from choicegp.fitting.coinciding import alike_notes, alike_utilities
+from choicegp.fitting.record import alike_notes, alike_utilities
 
 U = np.random.default_rng(0).normal(size=(1, 60)) * 4
 

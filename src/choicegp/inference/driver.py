@@ -1,0 +1,157 @@
+"""What every inference is, what it is given and gives, and the loop that runs it.
+
+An inference is an object that holds what does not change, and four functions: ``begin`` tries the starts and returns
+the first state, ``step`` makes a block of steps, ``verdict`` says whether and why it ends there, and ``conclude``
+makes the posterior.  Everything that changes is in the state, which is immutable.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from choicegp.compute.progress import Clock, Report
+from choicegp.errors import ChoiceGPError
+from choicegp.inference.expectation import quasi_normals
+from choicegp.inference.posterior import FIRST_JITTER, Factor, Posterior, conclude
+from choicegp.inference.problem import Problem
+from choicegp.inference.sites import Sites
+from choicegp.model.prior import HyperPriors, UtilityPrior
+
+_SCORE_POINTS = 1024
+
+
+class Watch(NamedTuple):
+    """What an inference looks at while it runs: the clock, and the function that it reports to."""
+
+    clock: Clock
+    listener: Report | None = None
+
+    def report(self, phase: str, step: int, value: float) -> None:
+        """Report the phase, the number of steps made and the bound."""
+        if self.listener is not None:
+            self.listener(phase, step, value)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the time limit has passed."""
+        return self.clock.is_up
+
+    @property
+    def out_of_time(self) -> str:
+        """Say that the time limit ended a fit."""
+        return f"the time limit of {self.clock.limit:g} s"
+
+
+class Learning(NamedTuple):
+    """What is learned beside the utilities; hashable, part of compiled programs."""
+
+    hyperpriors: HyperPriors | None
+    learn_lapse: bool = False
+    learn_prior: bool = True
+
+
+class Task(NamedTuple):
+    """What an inference at the shown objects is given."""
+
+    prior: UtilityPrior  # where the hyperparameters start
+    problem: Problem
+    learning: Learning
+    watch: Watch
+    n_starts: int  # starts to compare
+    max_iter: int  # maximum number of steps of the start that continues
+    tol: float = 0.02  # converged when a few steps gain less than this many nats, for each 100 nats of the bound
+    lapse: float = 0.0  # lapse rate, or where it starts when it is learned
+    seed: int = 0
+    n_jobs: int = 1  # threads that run starts side by side
+    points: tuple[np.ndarray, ...] | None = None  # those of `score_points`, where they are at hand
+
+    @property
+    def rate(self) -> Any:
+        """The lapse rate as an array; None where nobody lapses."""
+        return np.asarray(self.lapse, float) if self.lapse > 0 or self.learning.learn_lapse else None
+
+
+def score_points(problem: Problem, n_utilities: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Draw the points on which the posterior is scored; no inference sees them before."""
+    return quasi_normals(problem, n_utilities, _SCORE_POINTS, seed + 2**20)
+
+
+class Verdict(NamedTuple):
+    """Why an inference ended: "converged", "stopped" (at a limit) or "failed", and the reason in words."""
+
+    status: str
+    message: str
+
+
+class Inferred(NamedTuple):
+    """What an inference gives."""
+
+    posterior: Posterior
+    elbo: float  # evidence lower bound, scored on points that the inference has not seen, without hyperpriors
+    status: str
+    message: str
+    n_iter: int  # steps of the start that continued, annealing included
+    # ELBO at the beginning of each step, on the inference's own few points; tempered while annealing
+    trace: np.ndarray
+    n_annealing: int = 0  # how many of the first steps were annealing
+    notes: tuple[str, ...] = ()  # what a careful reader may want to know
+    # What makes the posterior, at all objects of the problem, padding included; None where there are no sites.
+    factor: Factor | None = None
+    sites: Sites | None = None
+
+    @property
+    def prior(self) -> UtilityPrior:
+        """The prior with its learned hyperparameters."""
+        return self.posterior.prior
+
+
+class Inference(Protocol):
+    """The parts of every inference; ``state`` is a record of its own."""
+
+    def begin(self) -> Any:
+        """Return the first state: the best of several starts, where there are several."""
+        ...
+
+    def step(self, state: Any) -> Any:
+        """Make a block of steps, and report it."""
+        ...
+
+    def verdict(self, state: Any) -> Verdict | None:
+        """Return why the inference ends at this state; None while it continues."""
+        ...
+
+    def conclude(self, state: Any, verdict: Verdict) -> Any:
+        """Make the posterior of the last state, an `Inferred`; or the part of a model that was learned."""
+        ...
+
+
+def run(inference: Inference) -> tuple[Any, Verdict]:
+    """Make blocks of steps until the inference ends; return its last state and why it ended."""
+    state = inference.begin()
+    while (verdict := inference.verdict(state)) is None:
+        state = inference.step(state)
+    return state, verdict
+
+
+def infer(inference: Inference) -> Inferred:
+    """Run an inference to its end; one that failed is a clear error."""
+    found: Inferred = inference.conclude(*run(inference))
+    if found.status == "failed" or not np.isfinite(found.elbo):
+        raise ChoiceGPError(
+            f"the fit failed: {found.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"
+        )
+    return found
+
+
+def inferred_from_sites(
+    task: Task, prior: UtilityPrior, factor: Factor, sites: Sites, lapse: Any, verdict: Verdict, trace: np.ndarray,
+    n_annealing: int = 0,
+) -> Inferred:  # fmt: skip
+    """Conclude an inference whose posterior is made by its prior and its sites."""
+    points = task.points or score_points(task.problem, prior.n_utilities, task.seed)
+    posterior, elbo = conclude(prior, task.problem, factor, sites, points, lapse)
+    jitter = float(np.max(np.asarray(factor.jitter)))
+    notes: tuple[str, ...] = ()
+    if jitter > 10 * FIRST_JITTER:
+        notes = (f"the prior covariance needed a jitter of {jitter:.0e} of its variance (near-identical objects)",)
+    return Inferred(posterior, elbo, *verdict, len(trace), trace, n_annealing, notes, factor, sites)
