@@ -30,7 +30,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
-_KNOWN = ("choicegp.", "optax.", "builtins")
+_KNOWN = ("choicegp.", "builtins")
 
 
 def program(function: Callable, *, static: str | None = None) -> "Program":
@@ -179,7 +179,7 @@ def _constant_environment() -> str:
     except (OSError, StopIteration):
         processor = platform.processor()
     versions = []
-    for name in ("jax", "jaxlib", "equinox", "optax", "blackjax"):
+    for name in ("jax", "jaxlib", "equinox", "blackjax"):
         with contextlib.suppress(PackageNotFoundError):
             versions.append(f"{name} {version(name)}")
     client = present_device().client

@@ -196,7 +196,7 @@ def _log_posterior(position: Array, summary: _Summary) -> Array:
 
 def _drawn(key: Array, positions: Array, summary: _Summary, n_draws: int) -> tuple[Array, Array]:
     """Warm up all chains and draw from them: positions (chains, draws, coordinates), divergences (chains, draws)."""
-    import blackjax  # type: ignore[import-untyped]
+    import blackjax
 
     density = partial(_log_posterior, summary=summary)
     options = {"initial_step_size": 0.3, "target_acceptance_rate": _AIM, "max_num_doublings": _MOST_DOUBLINGS}

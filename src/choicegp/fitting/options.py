@@ -4,14 +4,13 @@ Here are also the inferences by name: which options each one has, how many steps
 ``ChoiceGP(inference=...)`` takes a name or one of the records below; a name means its record with default values.
 """
 
-import secrets
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from choicegp.checks import flag_option, jobs_option, number_option, whole_number
+from choicegp.checks import flag_option, jobs_option, number_option, seed, whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
@@ -58,7 +57,7 @@ class Method:
 
     def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
         """Make the inference at the shown objects, after a dense one where it begins with that."""
-        raise NotImplementedError
+        raise ChoiceGPError(f"inference={self.name!r} does not work at the shown objects")
 
     @classmethod
     def option_names(cls) -> tuple[str, ...]:
@@ -292,7 +291,7 @@ class FitOptions(NamedTuple):
             tol=number_option("tol", params["tol"], 0.0, np.inf),
             n_jobs=jobs_option(params["n_jobs"]),
             progress=params["progress"],
-            random_state=seed_option(params["random_state"]),
+            random_state=seed(params["random_state"]),
             drawn_seed=params["random_state"] is None,
         )
 
@@ -358,11 +357,6 @@ def method_option(params: dict[str, Any]) -> Method:
                 f"{name} belongs to inference='sparse': leave it at {'False' if given[name] is True else None}"
             )
     return replace(method, **given)
-
-
-def seed_option(value: Any) -> int:
-    """Check a seed; None draws one."""
-    return secrets.randbelow(2**31) if value is None else whole_number("random_state", value, 0)
 
 
 def hyperpriors_option(value: Any) -> HyperPriors | None:

@@ -115,7 +115,7 @@ def _warmed_up(
     n_warm_up: int,
 ) -> Chains:  # fmt: skip
     """Adapt every chain, and then take the average: chains with equal steps do not wait for each other."""
-    import blackjax  # type: ignore[import-untyped]
+    import blackjax
 
     flat = start.reshape(len(start), -1)
 
@@ -146,7 +146,7 @@ def _advance(
     chains: Chains, key_data: Array, whitening: Whitening, problem: Problem, lapse: Array | None
 ) -> tuple[Chains, Array, Array]:
     """Make a block of draws of all chains: chains, positions (c, n, d, t), divergences (c, n)."""
-    from blackjax.mcmc import hmc, nuts  # type: ignore[import-untyped]
+    from blackjax.mcmc import hmc, nuts
 
     shape = whitening.centre.shape
     kernel = nuts.build_kernel()

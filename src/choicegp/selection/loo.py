@@ -11,9 +11,8 @@ from choicegp.checks import seed, whole_number
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.fit import FitOptions, scaling
-from choicegp.fitting.record import Fitted
-from choicegp.inference.problem import pose
+from choicegp.fitting.options import FitOptions
+from choicegp.fitting.record import Fitted, posed, scaling
 from choicegp.model.prior import Objects
 from choicegp.prediction.utilities import joint_samples
 
@@ -200,10 +199,8 @@ def prepare_to_leave_out(data: ChoiceData, options: FitOptions) -> None:
     from choicegp.selection.cavity import prepare_cavity_loo
 
     centre, scale = scaling(data, options.standardize)
-    X, codes = (data.X - centre) / scale, np.arange(len(data.X))
-    problem = pose(data, X, codes, effects=options.object_effects, errors=options.errors)
-    has_lapse = options.learn_lapse or options.lapse > 0
-    prepare_cavity_loo(options.n_utilities, problem, options.lapse if has_lapse else None)
+    problem = posed(data, centre, scale, {}, effects=options.object_effects, errors=options.errors)
+    prepare_cavity_loo(options.n_utilities, problem, options.first_lapse)
 
 
 def sampled_choices(fitted: Fitted, n_samples: int, random_state: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -216,8 +213,7 @@ def sampled_choices(fitted: Fitted, n_samples: int, random_state: int | None) ->
     data, posterior = fitted.data, fitted.posterior
     shown = np.unique(data.flat_shown)
     objects = fitted.objects(data)
-    # Every row of the data's table is an object of its own here.
-    problem = pose(data, np.asarray(data.X), np.arange(len(data.X)), effects=True, errors=fitted.errors)
+    problem = fitted.problem_by_row()
     with linear_algebra_for(len(shown)):
         own = Objects(objects.X[shown], objects.codes[shown])
         utilities = joint_samples(posterior, own, n_samples, random_state)
