@@ -33,7 +33,8 @@ importlib.import_module("jaxtyping").install_import_hook("choicegp.model", "shap
 
 # Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
 QUICKLY_COMPILED = (
-    "compute/", "estimators/", "experiments/", "fitting/", "inference/", "selection/", "apps/test_selection_plot.py",
+    "compute/", "datasets/", "estimators/", "experiments/", "fitting/", "hostile/", "inference/", "model/", "plotting/",
+    "prediction/", "selection/", "apps/test_selection_plot.py",
 )  # fmt: skip
 
 

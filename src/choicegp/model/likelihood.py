@@ -166,14 +166,14 @@ def log_one_minus_product(
 
 
 def log_likelihood(
-    u: Float[AnyArray, "d a *batch"],
+    u: Float[AnyArray, "d a ..."],
     present: Bool[AnyArray, "a ..."],
     chosen: Bool[AnyArray, "a ..."],
     *,
     sigma: Scalar = 1.0,
     floor: float = FLOOR,
     lapse: Scalar | None = None,
-) -> Float[Array, "*batch"]:
+) -> Float[Array, "..."]:
     """Return log p(C | A, u) for one set, or for a batch of them along trailing axes.
 
     Parameters
