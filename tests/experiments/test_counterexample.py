@@ -8,7 +8,7 @@ import pytest
 
 from choicegp import datasets
 from choicegp.experiments import counterexample
-from choicegp.experiments.counterexample import grid_points, pairs_of, report, run, runs
+from choicegp.experiments.counterexample import grid_points, order_in_the_same_way, pairs_of, report, run, runs
 from choicegp.experiments.experiment import ExperimentOptions, Outcome
 
 TINY = {"data_seed": 0, "n_objects": 12, "n_pairs": 20, "n_new": 30, "max_epochs": 3}
@@ -57,7 +57,7 @@ def test_a_run_of_the_network():
 class TwiceTheTruth:
     """What is used of `ChoiceGP`, which takes long to compile: both utilities are the true one, up to their level."""
 
-    fit_result_ = SimpleNamespace(status="converged", notes=("utilities 1 and 2 are alike",))
+    fit_result_ = SimpleNamespace(status="converged", notes=())
 
     def __init__(self, n_utilities, progress, random_state):
         self.d = n_utilities
@@ -89,6 +89,25 @@ def test_a_run_of_choicegp_has_bands_around_no_level(monkeypatch):
     assert values["correlation_with_u"] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("notes", [(), ("utilities 1 and 2 are alike", "utilities 1 and 2 coincide")])
+def test_notes_do_not_decide_whether_utilities_coincide(notes, monkeypatch):
+    opposite = type("Opposite", (TwiceTheTruth,), {
+        "utilities": lambda self, data: SimpleNamespace(mean=datasets.counterexample_utility(data.X) * [5.0, -5.0]),
+        "fit_result_": SimpleNamespace(status="converged", notes=notes),
+    })  # fmt: skip
+    monkeypatch.setattr(counterexample, "ChoiceGP", opposite)
+    assert run({"model": "ChoiceGP", "d": 2, "seed": 0} | TINY, None)["called_alike"] is False
+
+
+def test_order_in_the_same_way():
+    u = 4 * np.random.default_rng(0).normal(size=(60, 1))
+    assert order_in_the_same_way(np.hstack([u, 0.5 * u + 3]))
+    assert order_in_the_same_way(np.hstack([u, u + 0.1 * np.random.default_rng(1).normal(size=u.shape)]))
+    other = 4 * np.random.default_rng(2).normal(size=u.shape)
+    flat = 1e-3 * u  # a flat utility is like no other
+    assert not any(order_in_the_same_way(np.hstack([u, different])) for different in (-u, other, flat))
+
+
 def test_the_report_has_a_row_for_each_run_and_a_panel_for_those_drawn():
     outcomes = [outcome("ChoiceGP", 2), *(outcome("ChoiceNN", d, seed) for seed in range(3) for d in (1, 2))]
     text, figures = report(outcomes)
@@ -96,7 +115,7 @@ def test_the_report_has_a_row_for_each_run_and_a_panel_for_those_drawn():
     assert rows[0] == "| ChoiceNN, d = 1, seed 0 | 0.250 | 0.250 | 0.250 |  | 0.250 |"
     assert rows[-1] == "| ChoiceGP, d = 2 | 0.250 | 0.250 | 0.250 | 0.500 | 0.250 |"
     assert len(rows) == 7
-    assert "The fit of ChoiceGP says that its utilities are alike." in text
+    assert "The two utilities of ChoiceGP order the inputs in the same way." in text
     titles = [ax.get_title().splitlines()[0] for ax in figures["counterexample"].axes]
     assert titles[1:] == [
         "ChoiceNN, d = 1, seed 0",
@@ -110,5 +129,5 @@ def test_the_report_has_a_row_for_each_run_and_a_panel_for_those_drawn():
 def test_a_part_of_the_runs_will_do(done):
     text, figures = report([outcome(*done, called_alike=False)] if done[0] == "ChoiceGP" else [outcome(*done)])
     assert text.count("\n| Choice") == 1
-    assert ("does not say" in text) == (done[0] == "ChoiceGP")
+    assert ("do not order" in text) == (done[0] == "ChoiceGP")
     assert len(figures["counterexample"].axes) == 2
