@@ -37,7 +37,7 @@ def made_folder(path: str | os.PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replaced_when_complete(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a draft beside ``path``, a binary file that takes its name (and place) in one step when all is written."""
     file = Path(path)
     check_place(file)

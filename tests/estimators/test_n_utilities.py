@@ -167,12 +167,12 @@ def test_the_number_agrees_with_cross_validation(sincos, found):
     assert again.reason.startswith(f"2 utilities: the best score by 14-fold cross-validation, {cv[2]:.1f}; one utility")
 
 
-def test_utilities_that_order_all_objects_alike_are_reported_as_one():
+def test_utilities_that_order_all_objects_in_the_same_way_are_reported_as_one():
     """The paper's appendix: two utilities fitted to choices by one."""
     data = datasets.counterexample(n_objects=40, n_pairs=160).data
     model = ChoiceGP(2, n_restarts=1, max_iter=90, progress=False).fit(data)
-    assert "utilities 1 and 2 order all objects alike: they count as one" in model.fit_result_.notes
-    assert not any("alike" in note for note in ChoiceGP(1, **QUICK).fit(data).fit_result_.notes)
+    assert "utilities 1 and 2 order all objects in the same way: they count as one" in model.fit_result_.notes
+    assert not any("in the same way" in note for note in ChoiceGP(1, **QUICK).fit(data).fit_result_.notes)
 
 
 def judged(model, *pointwise):

@@ -13,7 +13,7 @@ from typing import Any
 from choicegp.experiments.experiment import ExperimentReport
 from choicegp.experiments.markdown import markdown_table
 from choicegp.experiments.run_record import RunRecord, outcome
-from choicegp.files import whole_file
+from choicegp.files import replaced_when_complete
 
 _QUICK = "**This is a quick version: its numbers are not the results of the experiment.**"
 OWN_COLUMNS = ("seconds", "status", "error", "warnings", "version", "software", "machine", "started")
@@ -42,7 +42,7 @@ def write_pages(
 
 
 def _write(path: Path, text: str) -> None:
-    with whole_file(path) as handle:
+    with replaced_when_complete(path) as handle:
         handle.write(text.encode("utf-8", errors="backslashreplace"))
 
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from choicegp.compute.quiet_loading import without_loader_messages
-from choicegp.files import whole_file
+from choicegp.files import replaced_when_complete
 
 SUFFIX = ".program"
 LONGEST_UNUSED = 30 * 24 * 3600.0  # seconds
@@ -103,7 +103,7 @@ def keep(path: Path, compiled: Any) -> None:
         executable, _, out_tree = serialize(compiled)
         outputs = jax.tree.unflatten(out_tree, [0] * out_tree.num_leaves)
         payload = pickle.dumps((executable, outputs))
-        with whole_file(path) as draft:
+        with replaced_when_complete(path) as draft:
             os.chmod(draft.fileno() if os.chmod in os.supports_fd else draft.name, 0o600)
             draft.write(hashlib.sha256(payload).digest() + payload)
         _tidy(path.parent)

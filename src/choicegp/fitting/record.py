@@ -157,17 +157,17 @@ def posed(
     return pose(data, (data.X - centre) / scale, numbers, effects=effects, errors=errors)
 
 
-def alike_utilities(mean: np.ndarray) -> list[tuple[int, ...]]:
+def coinciding_utilities(mean: np.ndarray) -> list[tuple[int, ...]]:
     """Group the utilities, given as posterior means (d, t) in units of the error scale, by how they order objects.
 
-    Two are alike when they order all pairs of objects alike, but for a few: those pairs count that differ
+    Two coincide when they order all pairs of objects in the same way, but for a few: those pairs count that differ
     clearly, by more than the error of a comparison, in one of the two.  An object that one of two such
     utilities prefers the other prefers too, so that both together say what one would.
 
     Examples
     --------
     >>> u = np.array([[0.0, 3.0, 6.0], [6.0, 2.0, 0.0], [1.0, 9.0, 30.0]])
-    >>> alike_utilities(u)
+    >>> coinciding_utilities(u)
     [(0, 2), (1,)]
     """
     d, t = mean.shape
@@ -190,20 +190,20 @@ def alike_utilities(mean: np.ndarray) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups]
 
 
-def alike_notes(mean: np.ndarray) -> tuple[str, ...]:
-    """Say in words which utilities order all objects alike.
+def coinciding_notes(mean: np.ndarray) -> tuple[str, ...]:
+    """Say in words which utilities order all objects in the same way.
 
     Examples
     --------
-    >>> alike_notes(np.array([[0.0, 3.0, 6.0], [1.0, 9.0, 30.0]]))
-    ('utilities 1 and 2 order all objects alike: they count as one',)
+    >>> coinciding_notes(np.array([[0.0, 3.0, 6.0], [1.0, 9.0, 30.0]]))
+    ('utilities 1 and 2 order all objects in the same way: they count as one',)
     """
     notes = []
-    for group in alike_utilities(mean):
+    for group in coinciding_utilities(mean):
         if len(group) > 1:
             names = [str(i + 1) for i in group]
             listed = f"{', '.join(names[:-1])} and {names[-1]}"
-            notes.append(f"utilities {listed} order all objects alike: they count as one")
+            notes.append(f"utilities {listed} order all objects in the same way: they count as one")
     return tuple(notes)
 
 
@@ -227,4 +227,4 @@ def notes_on(
         notes.append(f"these features are the same for all shown objects and say nothing: {names}")
     if problem is not None and problem.n_sets < len(data):
         notes.append(f"{len(data) - problem.n_sets} sets of one object say nothing")
-    return (*notes, *alike_notes(utilities))
+    return (*notes, *coinciding_notes(utilities))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from choicegp.errors import ChoiceGPError
-from choicegp.files import made_folder, whole_file
+from choicegp.files import made_folder, replaced_when_complete
 from choicegp.plotting import model_plots
 from choicegp.plotting.style import DPI
 
@@ -36,7 +36,7 @@ def save_figure(figure: Any, path: Path) -> None:
     """Write a figure as PNG, SVG or PDF; nothing remains if it fails."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ChoiceGPError(f"{path}: pictures are written as .png, .svg or .pdf")
-    with whole_file(path) as handle:
+    with replaced_when_complete(path) as handle:
         figure.savefig(handle, format=path.suffix[1:].lower(), dpi=DPI, bbox_inches="tight")
 
 

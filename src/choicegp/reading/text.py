@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed
 from choicegp.errors import ChoiceGPError
-from choicegp.files import whole_file
+from choicegp.files import replaced_when_complete
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 _SUFFIXES = (*_SEPARATORS, ".parquet")
@@ -73,7 +73,7 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a table, without its index, to a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, whole or not at all."""
     file, suffix = _checked_path(path)
     compression = "gzip" if suffix.endswith(".gz") else None
-    with whole_file(file) as handle:
+    with replaced_when_complete(file) as handle:
         if suffix == ".parquet":
             frame.to_parquet(handle, index=False)
         else:

@@ -7,7 +7,7 @@ import numpy as np
 
 from choicegp.compute.progress import progress_bar
 from choicegp.compute.threads import linear_algebra_for
-from choicegp.fitting.record import alike_notes
+from choicegp.fitting.record import coinciding_notes
 from choicegp.selection.compare import (
     HeldOut,
     Judged,
@@ -170,7 +170,7 @@ def _remarks(found: dict[int, Candidate], chosen: int, most: int) -> Iterator[st
         yield f"{last - 1} and {last} are clearly worse than the best, so more were not tried"
     elif chosen == most > 1:
         yield f"more than {most} were not tried: raise max_utilities"
-    yield from alike_notes(np.asarray(found[chosen].fitted.posterior.mean))
+    yield from coinciding_notes(np.asarray(found[chosen].fitted.posterior.mean))
     yield from found[chosen].result.notes
     doubtful = [d for d, candidate in found.items() if len(candidate.result.doubtful)]
     if doubtful:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 
 from choicegp.errors import ChoiceGPError
-from choicegp.files import whole_file
+from choicegp.files import replaced_when_complete
 
 _MADE = TypeVar("_MADE")
 
@@ -29,7 +29,7 @@ def write_archive(
     members: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()} | {"about": page}
     # NumPy would pickle an array of objects, and its option against that is younger than NumPy 2.0.
     assert not any(array.dtype.hasobject for array in members.values())
-    with whole_file(target) as handle:
+    with replaced_when_complete(target) as handle:
         (np.savez_compressed if compressed else np.savez)(handle, **members)
 
 

@@ -8,7 +8,7 @@ from choicegp.compute.progress import progress_bar
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.files import check_place, whole_file
+from choicegp.files import check_place, replaced_when_complete
 from choicegp.fitting.record import Fitted
 from choicegp.model.prior import Objects
 
@@ -40,7 +40,7 @@ def write_predictions(
         raise ChoiceGPError(f"predictions are written to a Parquet file: its name must end in .parquet; got {path!r}")
     check_place(path)
     tables, writer, done = _tables(source, fitted, table), None, 0
-    with whole_file(path) as handle, progress_bar(progress, len(source)) as bar:
+    with replaced_when_complete(path) as handle, progress_bar(progress, len(source)) as bar:
         try:
             for n_sets, found in tables:
                 try:
