@@ -1,4 +1,4 @@
-"""The tour with made-up data."""
+"""The tour with simulated data."""
 
 import os
 import re

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Parameters
     ----------
     arguments : sequence of str, optional
-        By default those of the process.
+        By default the arguments of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(terminal.run(lambda: _invoke(given or ["--help"])))
@@ -67,7 +67,7 @@ def demo(
         str, output_option("Folder for Alice's answers, the model and a plot.", "FOLDER", True)
     ] = "choicegp-demo",
 ) -> None:
-    """Show with made-up data what choices reveal.
+    """Show with simulated data what choices reveal.
 
     Alice is shown laptops and chooses those that she would not reject. Her utilities are learned from her choices and
     explained in plain words.

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 Seed = Annotated[
     int, Option("--seed", min=0, metavar="NUMBER", help="Random seed: the same seed gives the same result.")
 ]
-Jobs = Annotated[int, Option("--jobs", metavar="NUMBER", help="Number of parallel processes; -1 uses all cores.")]
+Jobs = Annotated[
+    int, Option("--jobs", metavar="NUMBER", help="Number of fits that run in parallel; -1 uses all cores.")
+]
 
 
 def output_option(help: str, metavar: str = "FILE", default: bool = False) -> Any:
@@ -183,7 +185,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     Parameters
     ----------
     command : callable
-        Its options are those of its groups and its own, in the order of its parameters.
+        Its options are its own and the options of its groups, in the order of its parameters.
 
     Examples
     --------

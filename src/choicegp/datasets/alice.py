@@ -1,4 +1,4 @@
-"""Alice and the laptops: a made-up catalogue and a simulated person with two goals."""
+"""Alice and the laptops: a simulated catalogue and a simulated person with two goals."""
 
 import numpy as np
 import pandas as pd
