@@ -1,5 +1,6 @@
 """What the pages say is true: their Python blocks, their commands and all doctests run."""
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -21,9 +22,16 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 MODULES = ["choicegp", *(module.name for module in pkgutil.walk_packages(choicegp.__path__, "choicegp."))]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+RULES = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+GLOSSARY = RULES.partition("| write | instead of |\n")[2].partition("\n\n")[0]
+_PHRASES = [phrase.strip(' ".') for row in GLOSSARY.splitlines()[1:] for phrase in row.split("|")[2].split(",")]
+_PATTERNS = [r"\s+".join(map(re.escape, phrase.split())) for phrase in _PHRASES]  # a line may end in a phrase
+AVOIDED = re.compile(rf"\b({'|'.join(_PATTERNS)})\b", re.IGNORECASE)
 
 
 class Block(NamedTuple):
@@ -115,15 +123,30 @@ def test_make_targets_in_the_text_exist():
 
 
 def test_the_words_to_avoid_are_avoided():
-    rules = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    before, _, rest = rules.partition("| write | instead of |\n")
-    table, _, after = rest.partition("\n\n")
-    avoided = [phrase.strip(' ".') for row in table.splitlines()[1:] for phrase in row.split("|")[2].split(",")]
-    assert {"mend", "goes on", "that of"} <= set(avoided)
-    found = re.compile(rf"\b({'|'.join(map(re.escape, avoided))})\b", re.IGNORECASE)
     for page in (*PAGES, ROOT / "CHANGELOG.md"):
-        assert found.findall(page.read_text(encoding="utf-8")) == [], page.name
-    assert found.findall(before.partition("## The map")[0] + after) == []
+        assert AVOIDED.findall(page.read_text(encoding="utf-8")) == [], page.name
+    assert AVOIDED.findall(RULES.partition("## The map")[0] + RULES.partition(GLOSSARY)[2]) == []
+
+
+def texts_of(source: str) -> list[tuple[int, str]]:
+    """Return the line and the value of every text in a module: docstrings, messages, help; names are no texts."""
+    texts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    return [(node.lineno, node.value) for node in texts if isinstance(node.value, str)]
+
+
+@pytest.mark.parametrize("module", SOURCES, ids=lambda module: str(module.relative_to(ROOT / "src")))
+def test_the_words_to_avoid_are_avoided_in_docstrings_messages_and_help(module):
+    texts = texts_of(module.read_text(encoding="utf-8"))
+    assert [(line, found) for line, text in texts for found in AVOIDED.findall(text)] == []
+
+
+@pytest.mark.parametrize("phrase", ["mend", "goes on", "that of"])
+def test_a_word_to_avoid_is_noticed(phrase):
+    wrapped = phrase.replace(" ", "\n    ")
+    for text in (f"""It's {phrase} x.""", f"""It's {wrapped} x.""", f"""It's {phrase.title()} x."""):
+        found = [AVOIDED.findall(text) for _, text in texts_of(f"raise ValueError(f{text!r} 'and {{x}}')")]
+        assert sum(map(len, found)) == 1
+    assert not AVOIDED.search("amend, which_goes_on, that_of")
 
 
 def test_choicegp_commands_on_the_pages_exist():

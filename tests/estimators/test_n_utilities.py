@@ -265,7 +265,7 @@ def test_all_numbers_are_cross_validated_on_request(close, sincos):
     [
         ({"max_utilities": 0}, "max_utilities must be a whole number of at least 1; got 0"),
         ({"max_utilities": "many"}, "max_utilities must be a whole number"),
-        ({"kernels": "rbf"}, "select_n_utilities has no option 'kernels': it takes those of ChoiceGP"),
+        ({"kernels": "rbf"}, "select_n_utilities has no option 'kernels': it takes the options of ChoiceGP"),
         ({"kernel": "rbff"}, "kernel"),
         ({"inference": "mcmc"}, "the number of utilities is chosen with inference='dense'"),
         ({"folds": 1}, "folds must be a whole number of at least 2; got 1"),

@@ -1,4 +1,4 @@
-"""Runs side by side: each once, whatever becomes of the others or of the processes that make them."""
+"""Runs in parallel: each once, whatever becomes of the others or of the processes that make them."""
 
 import contextlib
 import os

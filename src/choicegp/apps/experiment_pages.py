@@ -47,7 +47,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def csv_text(records: Sequence[RunRecord]) -> str:
-    """Return one row for each run: settings, those of its values that are numbers or texts, and what became of it."""
+    """Return one row for each run: settings, values that are numbers or texts, and what became of it."""
     settings = list(dict.fromkeys(name for record in records for name in record["settings"]))
     values = list(
         dict.fromkeys(

@@ -33,7 +33,7 @@ class Request(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where the results go; those of quick runs must not be taken for others."""
+        """Where the results go; quick results have a folder of their own, so as not to be taken for others."""
         return Path(self.out, "quick") if self.options.quick else Path(self.out)
 
     @property
@@ -128,7 +128,7 @@ def _end(stopped: BaseException | None, records: "list[RunRecord]", n_asked: int
 
 @contextlib.contextmanager
 def _progress(n_asked: int, n_before: int) -> "Iterator[Callable[[RunRecord], None]]":
-    """Yield a function that is told of every record: a bar on a terminal, elsewhere a line for each run."""
+    """Yield a function that receives every record: a bar on a terminal, elsewhere a line for each run."""
     from choicegp.apps.experiment_pages import error_in_words, settings_in_words
 
     n_failed, n_ended = 0, n_before

@@ -1,7 +1,7 @@
 """Several devices, on this machine or on several: the sets of a step are divided among them.
 
 Everything else (inducing points, hyperparameters) is on all of them, and JAX adds up what each finds in its sets.
-With `jax.distributed` the devices may be those of several machines: every machine runs the same program on the same
+With `jax.distributed` the devices may belong to several machines: every machine runs the same program on the same
 data, and its devices take their part of every step.
 """
 

@@ -1,4 +1,4 @@
-"""The source files that a module runs on: its own, and those of all modules of the package that it imports.
+"""The source files that a module runs on: its own, and the files of all modules of the package that it imports.
 
 Import statements are found in the text, wherever they stand, in functions too: parsing the files would take as long as
 loading the programs of a whole fit does.  Imports for type checkers alone count as well.

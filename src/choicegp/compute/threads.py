@@ -1,4 +1,4 @@
-"""How many threads work on linear algebra, and how many pieces of work run side by side."""
+"""How many threads work on linear algebra, and how many pieces of work run in parallel."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ def linear_algebra_for(order: int) -> Iterator[None]:
 
 
 def n_threads(n_jobs: int | None, order: int) -> int:
-    """Return how many pieces of work run side by side on matrices of that order.
+    """Return how many pieces of work run in parallel on matrices of that order.
 
     -1 asks for all cores that this process may use; so does None where the matrices are small, and each piece has
     one core. The pieces of larger problems share the cores, and the memory, better one by one.

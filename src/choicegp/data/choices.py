@@ -102,7 +102,7 @@ class ChoiceData:
         weights : sequence of float, optional
             How much each set counts, above 0.
         encoding : FeatureEncoding, optional
-            How to encode the features (that of a training set); learned from ``X`` by default.
+            How to encode the features (the encoding of a training set); learned from ``X`` by default.
         on_error : {"raise", "skip"}
             Raise an error that names every defect, or leave the defective sets out (see ``skipped``).
 
@@ -324,7 +324,7 @@ class ChoiceData:
         return self.take(train), self.take(test)
 
     def with_encoding(self, encoding: FeatureEncoding) -> "ChoiceData":
-        """Return the same data with features encoded by another encoding, such as that of training data.
+        """Return the same data with features encoded by another encoding, such as ``model.encoding_``.
 
         Examples
         --------

@@ -110,7 +110,7 @@ class ChoiceFolder:
         return self._roles.chosen is not None
 
     def read(self, file: int) -> ChoiceData:
-        """Return the choices of one file; their features are encoded as those of all files.
+        """Return the choices of one file; their features are encoded as in all files.
 
         Parameters
         ----------

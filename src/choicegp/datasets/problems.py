@@ -77,7 +77,7 @@ def benchmark_choices(
     """Simulate choices among the objects of a DTLZ or ZDT problem, by default at the paper's size.
 
     Every set has objects of its own, ``n_sets * set_size`` in all, so that a split by set never tests on
-    objects that were trained on. The other parameters are those of `benchmark_problem`.
+    objects that were trained on. The other parameters are as in `benchmark_problem`.
 
     Examples
     --------

@@ -147,7 +147,7 @@ def load_slump(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
 def load_sincos(folder: str | os.PathLike[str] | None = None) -> SinCosFiles:
     """Load sincos.json: the paper's Example 1, 150 sets of 3 out of 200 objects, and 2 x 1000 test sets.
 
-    The new objects have ids of their own, which follow those of the training objects.
+    The new objects have ids of their own, which follow the ids of the training objects.
     """
     path = _file(folder, "sincos.json")
     keys = ["X", "shown", "chosen", "test_shown", "test_chosen", "X_new", "new_shown", "new_chosen"]

@@ -29,7 +29,7 @@ class BatchPreferenceGP(UtilityGP):
     ----------
     noise : {"gaussian", "discernibility"}
         How a person errs. "gaussian": every object's utility has noise of its own, and the best is the largest
-        (eq:likelihoodbatch); "discernibility": objects are harder to tell apart the closer they are, the paper's own
+        (eq:likelihoodbatch); "discernibility": objects are harder to distinguish the closer they are, the paper's own
         likelihood, as in ``ChoiceGP(n_utilities=1)``.
     kernel : str or Kernel
         As in `ChoiceGP`, and so are all that follow: object_effects, standardize, hyperpriors, learn_hyperparameters,

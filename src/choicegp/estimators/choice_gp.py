@@ -71,13 +71,13 @@ class ChoiceGP(UtilityGP):
     tol : float
         The fit has converged when a few steps gain less than this many nats ("sparse": than this part of the score).
     n_inducing, batch_size : int, optional
-        Those of `Sparse`.
+        As in `Sparse`.
     learn_inducing : bool
-        That of `Sparse`.
+        As in `Sparse`.
     device : {"auto", "cpu", "gpu"}
     n_jobs : int, optional
-        Threads that run starts side by side; -1 for all cores.  By default all cores for up to 1000 shown objects,
-        and one thread for more.  The result does not depend on it.
+        Number of threads, in which starts run in parallel; -1 for all cores.  By default all cores for up to 1000
+        shown objects, and one thread for more.  The result does not depend on it.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
     random_state : int or None

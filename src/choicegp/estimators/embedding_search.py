@@ -107,7 +107,7 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     known = ParetoEmbedding._defaults()
     unknown = sorted(set(options) - set(known))
     if unknown:
-        raise ChoiceGPError(f"search_embedding has no option {unknown[0]!r}: it takes those of ParetoEmbedding")
+        raise ChoiceGPError(f"search_embedding has no option {unknown[0]!r}: it takes the options of ParetoEmbedding")
     EmbeddingOptions.validated(known | options)
     # Bars of single fits would hide the bar of the rounds.
     return options | {"progress": False}

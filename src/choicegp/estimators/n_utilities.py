@@ -38,7 +38,7 @@ def select_n_utilities(
     smallest number whose elpd is within one paired standard error of the best is chosen.
 
     Leave-one-out holds the hyperparameters fixed, although the set left out helped to learn them, and so does not see
-    how well they are determined.  With ``folds``, numbers that it cannot tell apart are compared by cross-validation:
+    how well they are determined.  With ``folds``, numbers that it cannot distinguish are compared by cross-validation:
     without each fold the whole search is repeated up to the largest of them, hyperparameters included, and the
     smallest number whose log score is within one paired standard error of the best is chosen.  That takes several
     times as long.
@@ -55,10 +55,10 @@ def select_n_utilities(
         Number of folds of a cross-validation, for the case that leave-one-out leaves several numbers within one
         standard error of the best. By default there is no cross-validation.
     contenders : {"undecided", "all"}
-        What is cross-validated: the numbers up to the best that leave-one-out cannot tell from it, if there are
+        What is cross-validated: the numbers up to the best that leave-one-out cannot distinguish from it, if there are
         several; or in any case all numbers that were tried.
     n_jobs : int, optional
-        Fits, and folds, that run side by side, by joblib; -1 for all cores.  By default as in `ChoiceGP`.
+        Number of fits, and of folds, that run in parallel, by joblib; -1 for all cores.  By default as in `ChoiceGP`.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
     **options
@@ -102,17 +102,17 @@ def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
 
 
 def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], FitOptions]:
-    """Check the options once, before any work; return those of the models, and the checked ones of a fit."""
+    """Check the options once, before any work; return the options of the models, and the checked ones of a fit."""
     unknown = sorted(set(options) - (set(ChoiceGP._defaults()) - {"n_utilities"}))
     if unknown:
-        raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes those of ChoiceGP")
+        raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes the options of ChoiceGP")
     checked = FitOptions.validated(ChoiceGP(1, **options).get_params())
     if checked.inference in ("sparse", "joint", "mcmc"):
         raise ChoiceGPError(
             "the number of utilities is chosen with inference='dense'; fit the chosen number by "
             f"{checked.inference!r} afterwards"
         )
-    # Leave-one-out needs a site for every set.  Bars of fits side by side would overwrite each other.
+    # Leave-one-out needs a site for every set.  Bars of parallel fits would overwrite each other.
     fixed: dict[str, Any] = {"progress": False}
     if checked.inference == "auto":
         fixed["inference"] = "dense"

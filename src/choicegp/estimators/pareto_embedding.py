@@ -178,7 +178,7 @@ class ParetoEmbedding(Estimator):
         if len(infinite):
             raise ChoiceGPError(
                 f"the utilities of row {first[infinite[0]]} are no finite numbers: its features are too far from "
-                "those of the training objects"
+                "the features of the training objects"
             )
         return Utilities(outputs[group], np.full(outputs[group].shape, np.nan))
 

@@ -214,7 +214,7 @@ class PreferenceGP(PairwiseGP):
 class GeneralPreferenceGP(PairwiseGP):
     """GPGP: a process on pairs that is skew-symmetric and may prefer in a circle (Chau et al. 2022).
 
-    Its covariance is eq:kernprefintr of the paper.  Parameters are those of `PreferenceGP`; matrices have the order
+    Its covariance is eq:kernprefintr of the paper.  Parameters are as in `PreferenceGP`; matrices have the order
     of the number of pairs, at most 3000.
 
     Examples
@@ -235,7 +235,7 @@ class PairGP(PairwiseGP):
     The process f has the kernel on the concatenated features, with the same lengthscales for both objects.  The
     prediction is (f(l, r) - f(r, l)) / 2, its odd part.  Learning from a pair in both orders leaves the even part at
     zero, so that matrices have the order of the number of pairs, not of twice that, without any approximation.
-    Parameters are those of `PreferenceGP`.
+    Parameters are as in `PreferenceGP`.
     """
 
     _kind, _format = "concatenated", "choicegp-PairGP"

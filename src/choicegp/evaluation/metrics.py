@@ -1,7 +1,7 @@
 """How well predicted choices agree with the choices that were made.
 
 Every function takes data with choices and a prediction as ``model.predict(data)`` returns it: for each set
-the row numbers of ``data.X`` that are predicted to be chosen. Sets count alike, whatever their weights.
+the row numbers of ``data.X`` that are predicted to be chosen. All sets count equally, whatever their weights.
 
 A rate over no object is not defined and is given as None, never as NaN: the true-negative rate of data in
 which nothing was rejected.
@@ -215,7 +215,7 @@ def everything_chosen(data: ChoiceData) -> list[NDArray[np.int64]]:
 
 
 def summary(data: ChoiceData, predicted: Any, log_prob: ArrayLike | None = None) -> pd.DataFrame:
-    """Return all metrics of a prediction, and beside them those of "everything chosen".
+    """Return all metrics of a prediction, and beside them the metrics of "everything chosen".
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The paper's counterexample, which has one true utility.
 
 u(x) = cos 5x + exp(-x²/8); 150 inputs uniform in [-2.6, 2.6] (seed 0), 500 pairs of them, the better one chosen.  Two
-kinds of new pairs: 1000 pairs of the same inputs, those of training left out, and 1000 pairs of 150 other inputs (seed
+kinds of new pairs: 1000 pairs of the same inputs, without the training pairs, and 1000 pairs of 150 other inputs (seed
 1).  A pair is right when exactly the better object is predicted: a model that keeps both is wrong.
 
 ChoiceNN (`ParetoEmbedding`) with one and two outputs, each from seeds 0 and 1: loss weights 0.495 (chosen objects

@@ -11,8 +11,8 @@ objects are answered twice, without errors.
 * Pareto, for ChoiceGP: an object is chosen alone if it is better in all the utilities, otherwise both are chosen.
 
 Sparsity is the share of the pairs that is left out of training and is the test: 0.1, 0.3, 0.5 (the medium), 0.7, 0.9.
-Repetition r = 0 to 19 has seed r, which fixes objects, utilities and the split: all models have the same pairs, and the
-training pairs of a sparser level are among those of a denser one.  The paper does not state the number of objects, the
+Repetition r = 0 to 19 has seed r, which fixes objects, utilities and the split: all models have the same pairs, and a
+denser level keeps the training pairs of a sparser one.  The paper does not state the number of objects, the
 features, the lengthscale or the levels; these are ours.  Models have their default options (random_state 0), ChoiceGP
 as many utilities as there are: 1 for L = 1, 3 for L = 2.  At the medium level it is also fitted with 1 to 5 utilities.
 

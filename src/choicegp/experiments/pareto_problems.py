@@ -4,7 +4,7 @@ Protocol, fixed before the runs.  Problems: DTLZ1 to 7 with five objectives, ZDT
 ten problems and does not name them.  Objects: uniform in the six variables' ranges, every set has its own; objects and
 sets with seed 0.  From a set is chosen what no other object of it dominates.  Repetition r: the test sets are the first
 tenth (4,096) of a permutation drawn with seed 1234 + r (and the seed of the command), the others are for training.
-Both models see the same splits and are told the number of objectives; the test sets are looked at once.
+Both models see the same splits and are given the number of objectives; the test sets are looked at once.
 
 * ChoiceGP: sparse inference, all options at their defaults.
 * ChoiceNN: weights of the loss, layers, units and learning rate by Bayesian optimisation, judged on a fifth of the
@@ -12,8 +12,8 @@ Both models see the same splits and are told the number of objectives; the test 
   batches of 256 sets, at most 100 epochs and patience of 10, judged on a ninth of its sets; the best options are fitted
   to all training sets.
 
-Measured: the A-mean over all test objects (the mean of the share of chosen objects that are predicted and of that of
-rejected ones that are not), both shares, the share of sets that are predicted exactly.  Keeping everything has an
+Measured: the A-mean over all test objects (the mean of two shares: of chosen objects that are predicted, and of
+rejected objects that are not), both shares, the share of sets that are predicted exactly.  Keeping everything has an
 A-mean of one half.
 
 Without pymoo the choices are read from the folder of data, where a machine with pymoo has written them:
@@ -143,7 +143,7 @@ def _file_name(problem: str, n_sets: int) -> str:
 
 
 def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
-    """Put both models side by side, problem by problem."""
+    """Compare both models, problem by problem."""
     frame = pd.DataFrame([outcome.settings | outcome.values | {"took": outcome.seconds} for outcome in outcomes])
     problems = [problem for problem in PROBLEMS if problem in set(frame["problem"])]
     own = ("A-mean", "kept right / rejected right", "exact")

@@ -6,12 +6,12 @@ them are shown, 60% of the pairs are for training and the rest is the test.  Fro
 not dominate in the three outputs (an object dominates when it is nowhere worse and somewhere better).  Five
 repetitions.  All models have the same splits and their default options; nothing is tuned on test pairs.
 
-* ChoiceGP: three utilities.  Its accuracy is that of a three-way choice: which part of the pair is chosen, exactly.
+* ChoiceGP: three utilities.  Its accuracy is the share of pairs of which it predicts exactly the part that is chosen.
   "ChoiceGP, effects" is the same with an effect for each object, which the paper does not have.
-* PGP, GPGP and PairGP learn who wins.  Where both objects were chosen, a rule makes a winner, for training and for
-  test pairs alike: "majority", the one that is better in more outputs (as many on both sides: the pair says nothing
-  and is left out), or "random", a fair coin, tossed once for all pairs before they are split.  Their accuracy is that
-  of a two-way choice: who wins.
+* PGP, GPGP and PairGP learn who wins.  Where both objects were chosen, a rule makes a winner, in training
+  and in test pairs: "majority", the one that is better in more outputs (as many on both sides: the pair says nothing
+  and is left out), or "random", a fair coin, tossed once for all pairs before they are split.  Their accuracy is the
+  share of pairs of which they predict the winner.
 * Common accuracy, of all models on the same pairs: of the test pairs of which one object was chosen, the share in
   which the model finds that one the better.  For ChoiceGP, that is the object with the larger probability to be chosen.
 * The number of utilities: on the training pairs of repetition 0 (the paper shows one repetition), d = 1 to 5 by
@@ -81,7 +81,7 @@ class PairSplit(NamedTuple):
 
 
 def runs(options: ExperimentOptions) -> list[RunSettings]:
-    """List the fits of every repetition, and after those of the first the searches for the number of utilities."""
+    """List the fits of every repetition, and after the first repetition the searches for the number of utilities."""
     size: RunSettings = {"n_objects": N_OBJECTS}
     tables, fits, most, repetitions = list(TABLES), FITS, 5, 5
     searches = tables

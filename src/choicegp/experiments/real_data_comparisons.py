@@ -73,7 +73,7 @@ def by_baycomp(differences: NDArray[np.float64], rho: float) -> Probabilities | 
     """Return the correlated t-test of one table as baycomp computes it; None where baycomp is not installed.
 
     It knows the correlation as 1 over the number of folds, and the number of folds as the number of differences over
-    that of runs.
+    the number of runs.
     """
     try:
         from baycomp import CorrelatedTTest

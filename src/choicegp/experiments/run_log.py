@@ -23,7 +23,7 @@ _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def run_key(settings: RunSettings) -> str:
-    """Return the text that tells runs apart.
+    """Return the text that distinguishes runs.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def run_key(settings: RunSettings) -> str:
 class RunLog:
     """The runs of one experiment in a file of JSON lines, which belongs to one process at a time.
 
-    The file is made if need be; its folder must exist. ``records`` holds the last record of every run, by its key.
+    The file is created if necessary; its folder must exist. ``records`` holds the last record of every run, by its key.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

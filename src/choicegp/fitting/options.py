@@ -85,7 +85,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(Method):
-    """Dense inference for few different objects, sparse inference for many; options are those of both."""
+    """Dense inference for few different objects, sparse inference for many; it has the options of both."""
 
     step: ClassVar[str] = "as with the inference that is chosen"
     n_inducing: int | None = None

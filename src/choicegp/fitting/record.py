@@ -105,7 +105,7 @@ class Fitted(NamedTuple):
         X : DataFrame of features, encoded array (n, c), or ChoiceData
             A row of an array is always a new object.
         known : dict, optional
-            Codes of ids, to which new ones are added; by default those of the training data.
+            Codes of ids, to which new ones are added; by default the codes of the training data.
         """
         if isinstance(X, ChoiceData):
             encoded, ids = X.with_encoding(self.encoding).X, list(X.object_ids)
@@ -133,7 +133,7 @@ class Fitted(NamedTuple):
 
 
 def object_ids(X: Any) -> list[Any]:
-    """Return the ids of objects: those of choice data, the index of a table, or row numbers."""
+    """Return the ids of objects: ``object_ids`` of choice data, the index of a table, or row numbers."""
     if isinstance(X, ChoiceData):
         return list(X.object_ids)
     return list(X.index) if hasattr(X, "index") and hasattr(X, "columns") else list(range(len(X)))

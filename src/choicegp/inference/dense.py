@@ -142,7 +142,7 @@ def target_sites(
 def evidence_gradient(prior: UtilityPrior, problem: Problem, moments: GaussianMoments, sites: Sites) -> UtilityPrior:
     """Gradient of the bound with respect to the hyperparameters, with the sites fixed.
 
-    It is also that of the bound at a fixed posterior, hence, at the best sites, that of the best bound.
+    It is also the gradient of the bound at a fixed posterior, hence, at the best sites, the gradient of the best bound.
     """
     gain = jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
     slope = 0.5 * (moments.dual[:, :, None] * moments.dual[:, None, :] - gain)

@@ -111,14 +111,14 @@ def marginals(mean: Array, covariance: Array, batch: SetBatch) -> Marginals:
 
 
 def of_differences(mean: Array, covariance: Array) -> Marginals:
-    """Turn means (d, a, m) and covariances (d, a, a, m) inside sets into those of differences."""
+    """Turn means (d, a, m) and covariances (d, a, a, m) inside sets into moments of differences."""
     to_first = covariance[:, 1:, 1:] - covariance[:, 1:, :1] - covariance[:, :1, 1:] + covariance[:, :1, :1]
     scale = jnp.max(jnp.abs(covariance), axis=(1, 2))
     return Marginals(mean[:, 1:] - mean[:, :1], small_cholesky(to_first, scale))
 
 
 def samples(marginal: Marginals, normals: Array) -> Array:
-    """Turn standard normals into utilities (d, a, m, S), with that of each set's first object at zero."""
+    """Turn standard normals into utilities (d, a, m, S), with the utility of each set's first object at zero."""
     n = normals.shape[1]
     if n <= _UNROLLED:
         moves = [marginal.root[:, :, j, :, None] * normals[:, j, None] for j in range(n)]

@@ -6,7 +6,7 @@ every set has one site of (a d) x (a d), and a site is not the one that maximise
 the mean and covariance that q would have with the set's own likelihood in the site's place (expectation propagation,
 Minka 2001).  Correlations alone change little (measured); matching moments does.
 
-Hyperparameters and the starting point are those of a `dense` fit.  Moments are weighted averages over fixed points of
+Hyperparameters and the starting point come from a `dense` fit.  Moments are weighted averages over fixed points of
 each set, moved and scaled so that without weights they have mean zero and unit covariance exactly: a site that is
 right stays where it is.
 

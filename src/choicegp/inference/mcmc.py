@@ -1,6 +1,6 @@
 """The posterior of the utilities by Markov chain Monte Carlo: slow, and right; a yardstick for the fast ones.
 
-Hyperparameters are those of a dense fit.  The utilities are sampled by the no-U-turn sampler (BlackJAX, with its window
+Hyperparameters come from a dense fit.  The utilities are sampled by the no-U-turn sampler (BlackJAX, with its window
 adaptation) in the coordinates in which the Gaussian posterior is standard normal, where few steps go a long way.  All
 chains start around that posterior: a mode that it does not see, they hardly reach.
 """

@@ -61,7 +61,7 @@ class PairTask(NamedTuple):
 
 
 def _covariances(kind: str, kernel: Kernel, points: tuple) -> tuple[jax.Array, jax.Array | None]:
-    """Return the covariance of the process at its points, and that of the even part where there is one."""
+    """Return the covariance of the process at its points, and the covariance of the even part where there is one."""
     if kind == "utility":
         return kernel.gram(points[0], points[0]), None
     pairs = ObjectPairs(*points)

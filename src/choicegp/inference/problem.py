@@ -57,7 +57,7 @@ class Problem(NamedTuple):
 
     @property
     def n_sets(self) -> int:
-        """Number of sets that say something: those of at least two objects."""
+        """Number of sets that say something, which have at least two objects."""
         return int(sum((batch.sets >= 0).sum() for batch in self.batches))
 
 

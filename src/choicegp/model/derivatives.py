@@ -126,7 +126,7 @@ def sampled_log_likelihood(
     """Return log p(C | A, u) of m sets for each of S samples, (m, S).
 
     This is `choicegp.model.likelihood.log_likelihood` from probabilities: it takes a quarter of the time, and needs a
-    positive floor.  The arguments are those of `expected_derivatives`.
+    positive floor.  The arguments are as in `expected_derivatives`.
     """
     if u.shape[1] == 1:
         return jnp.zeros(u.shape[2:], u.dtype)

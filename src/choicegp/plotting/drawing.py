@@ -106,7 +106,7 @@ def draw_ranking(ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64],
 def draw_front(
     ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_], names: list[str]
 ) -> None:
-    """Draw objects by two utilities; those of the front are marked and as many as can be are named."""
+    """Draw objects by two utilities; objects of the front are marked, and as many as can be are named."""
     x, y = mean[:, 0], mean[:, 1]
     barred = np.ones(len(mean), dtype=bool) if len(mean) <= _MOST_BARS else front
     bars: dict[str, Any] = {"ecolor": "0.82", "elinewidth": 0.7, "zorder": 1, "label": "standard deviation"}
@@ -132,7 +132,7 @@ def _front_names(
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Rows of the front to name, evenly spread from left to right, and their names.
 
-    Objects at the same point share a name: that of the first, and how many more there are.
+    Objects at the same point share a name: the name of the first, and how many more there are.
     """
     rows = np.flatnonzero(front)
     # From left to right: the first column decides the order.

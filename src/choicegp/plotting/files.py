@@ -41,7 +41,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 def save_all(model: "ChoiceGP", folder: Path, kinds: Sequence[str]) -> list[Path]:
-    """Write pictures into a folder, which is made if need be; returns the files."""
+    """Write pictures into a folder, which is created if necessary; return the files."""
     made_folder(folder)
     files = []
     for kind in kinds:

@@ -219,7 +219,7 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
 def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     """Draw the evidence lower bound (ELBO) over the steps of the fit.
 
-    While the fit anneals, the likelihood counts only in part and the bound is that of an easier problem:
+    While the fit anneals, the likelihood counts only in part and the bound belongs to an easier problem:
     those steps are shaded when the fit's result reports their number (``n_annealing``).
 
     Parameters

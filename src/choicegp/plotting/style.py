@@ -34,7 +34,7 @@ def new_axes(width: float, height: float) -> "Axes":
 
 
 def panels(figure: "Figure", n: int, columns: int | None = None, **options: Any) -> NDArray[Any]:
-    """Return n Axes of a figure, by default all in one row; ``options`` are those of ``figure.subplots``."""
+    """Return n Axes of a figure, by default all in one row; ``options`` go to ``figure.subplots``."""
     columns = n if columns is None else columns
     grid = figure.subplots(-(-n // columns), columns, squeeze=False, **options).ravel()
     for ax in grid[n:]:

@@ -148,7 +148,7 @@ def _mean_table(utilities: SetUtilities, normals: Array) -> Array:
 
 
 def _in_blocks(normals: Array, moves: Array | None, most: int) -> tuple[Array, Array | None]:
-    """Lay the points along a first axis of blocks, of at most so many; numbers of points are powers of two."""
+    """Lay the points along a first axis of blocks, of at most ``most`` each; numbers of points are powers of two."""
     n_points = normals.shape[-1]
     size = min(n_points, 1 << max(0, most.bit_length() - 1))
     return jax.tree.map(

@@ -27,7 +27,7 @@ _CHOICE_UNCLEAR = ("chosen-not-shown", "unknown-object", "wrong-flag", "missing-
 
 
 class Draft(NamedTuple):
-    """Choice data as read, before they are checked; the fields are those of ``ChoiceData``, and ``rows``.
+    """Choice data as read, before they are checked; the fields are as in ``ChoiceData``, and ``rows``.
 
     Objects that are spoiled may have NaN in ``X``; an object that is not known is -1 in ``flat_shown`` (a finding
     says why). ``rows`` (n,) holds the row from which each entry of ``flat_shown`` was read.

@@ -83,7 +83,7 @@ def read_sets(
 
 
 def read_pairs(X: pd.DataFrame | ArrayLike, pairs: Any, **options: Unpack[SetOptions]) -> tuple[Draft, Findings]:
-    """Read pairs [winner, loser] into a draft; the options are those of :func:`read_sets`."""
+    """Read pairs [winner, loser] into a draft; the options are as in :func:`read_sets`."""
     flat = flatten(pairs, "pairs")
     uneven = np.flatnonzero(flat.sizes != 2)
     if len(uneven):

@@ -16,7 +16,7 @@ from choicegp.reading.long import LongColumns, Roles, check_roles, name_list, op
 def wide_columns(
     frame: Any, roles: Roles, alternatives: Sequence[Any], features: Sequence[str], sep: str
 ) -> LongColumns:
-    """Find the columns of a wide table and turn them into those of a long one."""
+    """Find the columns of a wide table and turn them into the columns of a long one."""
     check_roles(roles)
     names, stubs = name_list(alternatives, "alternatives"), name_list(features, "features")
     if not isinstance(sep, str):
@@ -60,7 +60,7 @@ def wide_columns(
 
 
 def _stacked(columns: list[pd.Series]) -> pd.Series:
-    """Join columns row by row: the entries of the first row, those of the second row, and so on."""
+    """Join columns row by row: the entries of the first row, the entries of the second row, and so on."""
     if len({str(column.dtype) for column in columns}) > 1:
         # An alternative that is always absent is a column of NaN among words; pandas joins them as objects.
         columns = [column.astype(object) for column in columns]

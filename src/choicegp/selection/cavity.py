@@ -288,13 +288,13 @@ def cavity_loo(
     problem : Problem
         The training data.
     n_sets : int
-        Number of sets of the data, those of one object included.
+        Number of sets of the data, including sets of one object.
     seed : int
         Of the points of the expectations.
     max_refits : int
         Maximum number of sets that are left out by a fit.
     n_jobs : int
-        Threads that refit side by side.
+        Threads that refit in parallel.
     notes : tuple of str
         Passed on to the result.
     """
@@ -362,7 +362,7 @@ def _refitted(
 
 
 def with_threads(work: Callable, over: Sequence, n_jobs: int) -> list:
-    """Map in order, side by side."""
+    """Map in parallel; the results are in order."""
     if n_jobs == 1 or len(over) == 1:
         return [work(one) for one in over]
     with ThreadPoolExecutor(n_jobs) as pool:

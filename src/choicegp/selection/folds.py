@@ -37,7 +37,7 @@ def cross_validated(
     random_state : int
         Decides which set goes to which fold.
     n_jobs : int
-        Folds that run side by side, by joblib.
+        Folds that run in parallel, by joblib.
     progress : bool or "auto"
     """
     from joblib import Parallel, delayed

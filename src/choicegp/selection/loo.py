@@ -164,7 +164,7 @@ def leave_one_out(
         Maximum number of sets that "cavity" leaves out by a fit.
     random_state : int or None
     n_jobs : int, optional
-        Threads that refit side by side.
+        Threads that refit in parallel.
     """
     # They return what is defined above.
     from choicegp.selection.cavity import MOST_REFITS, cavity_loo

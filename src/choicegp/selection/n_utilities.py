@@ -34,7 +34,7 @@ class SelectionResult(NamedTuple):
         they were cross-validated, the smallest of them whose cross-validated score is.
     table : DataFrame
         Indexed by the number of utilities: the columns of `compare`, the number of ``refits``, the ``elbo``, the
-        ``start`` ("annealed", "grown" from the utilities of the row above, or "shrunk" from those of the row below)
+        ``start`` ("annealed", "grown" from the utilities of the row above, or "shrunk" from the row below)
         and ``seconds``.  With ``folds`` also ``cv``, the cross-validated log score, and ``cv_se``, the paired standard
         error of its difference to the best; NaN for numbers that were not cross-validated.
     models : dict

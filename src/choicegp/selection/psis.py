@@ -30,7 +30,7 @@ def choice_log_likelihood(utilities: np.ndarray, problem: Problem, n_sets: int, 
         Samples at the problem's objects.
     problem : Problem
     n_sets : int
-        Number of sets of the data, those of one object included.
+        Number of sets of the data, including sets of one object.
     lapse : Array or None
     """
     n_samples, _, d = utilities.shape

@@ -45,7 +45,7 @@ class Search(NamedTuple):
         most : int
             Where the search ends at the latest.
         n_jobs : int
-            Fits that run side by side.
+            Fits that run in parallel.
         say : callable
             Receives each number before its turn.
         """
@@ -71,7 +71,7 @@ class Search(NamedTuple):
         return {d: found[d].fitted for d in numbers}
 
     def _annealed_fits(self, most: int, n_jobs: int) -> Iterator[Fitted]:
-        """Yield the fits of 1, 2, ... utilities, of which ``n_jobs`` at a time are made side by side."""
+        """Yield the fits of 1, 2, ... utilities, of which ``n_jobs`` at a time run in parallel."""
         from joblib import Parallel, delayed
 
         # Threads share the compiled programs, and compiling and fitting both let other threads run.  Every fit that is

@@ -47,7 +47,7 @@ def write_predictions(
                     rows = pa.Table.from_pandas(found, None if writer is None else writer.schema, preserve_index=False)
                 except pa.ArrowException as error:
                     raise ChoiceGPError(
-                        "the ids of the sets, or those of the objects, are of several kinds, which a Parquet file "
+                        "the ids of the sets, or the ids of the objects, are of several kinds, which a Parquet file "
                         "cannot hold: make them all numbers or all text"
                     ) from error
                 writer = pq.ParquetWriter(handle, rows.schema) if writer is None else writer

@@ -157,7 +157,7 @@ class SparseInference:
         )
 
     def _groups(self, steps: range) -> tuple[Sets, ...]:
-        """Read the sets of a block, and begin to read those of the next while this one is worked on."""
+        """Read the sets of a block, and begin to read the sets of the next while this one is worked on."""
         ahead = None if self._ahead is None else (self._ahead[0], self._ahead[1].result())  # one thread at a time reads
         groups = ahead[1] if ahead is not None and ahead[0] == steps else self._read(steps)
         following = range(steps.stop, steps.stop + len(steps))
@@ -257,7 +257,7 @@ class SparseInference:
         return Verdict("stopped", self.watch.out_of_time) if self.clock.is_up else None
 
     def _n_checks(self, step: int) -> int:
-        """Return how many scores there were up to a step: that of the best start, and one every few steps."""
+        """Return how many scores there were up to a step: the score of the best start, and one every few steps."""
         return 1 + step // _CHECK - self.n_trial // _CHECK
 
     def score(self, course: Course) -> float:

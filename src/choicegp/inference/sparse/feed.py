@@ -2,7 +2,7 @@
 
 Sets of similar size share a shape.  Every step takes its share of sets from each shape, so that no step is biased
 and nothing is padded much.  Which sets a step takes depends on the seed and on the number of the step alone: a fit
-that was interrupted goes on exactly as it would have.
+that was interrupted continues exactly as it would have.
 """
 
 import hashlib

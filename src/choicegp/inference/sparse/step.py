@@ -1,4 +1,4 @@
-"""Sparse inference: utilities at a few inducing points stand for those of all objects, and a step sees a few sets.
+"""Sparse inference: utilities at a few inducing points stand for all utilities, and a step sees a few sets.
 
 For one utility with inducing points Z, K_ZZ = L L^T and v = L^-1 u(Z), whose prior is N(0, I), the utilities of any
 objects are A v and an independent rest, A = K_XZ L^-T.  The posterior of v is N(m, (I + R)^-1): R = sum_k A_k^T P_k A_k
@@ -80,7 +80,7 @@ class Whitened(NamedTuple):
 
 
 def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.random.Generator) -> SparseState:
-    """Start from random utilities: a symmetric start would leave all utilities alike."""
+    """Start from random utilities: a symmetric start would leave all utilities identical."""
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
     d, n, _ = points.shape
     variance = np.asarray(_variance_at(prior, Objects(points[0], np.zeros(n, int))))
