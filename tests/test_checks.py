@@ -55,3 +55,4 @@ def test_number_arrays_are_new_and_of_floats():
 def test_counted():
     assert [counted(n, "set") for n in (0, 1, 2)] == ["0 sets", "1 set", "2 sets"]
     assert counted(1200, "set", ",") == "1,200 sets"
+    assert [counted(n, "utility", many="utilities") for n in (1, 2)] == ["1 utility", "2 utilities"]

@@ -66,9 +66,9 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def counted(n: int, noun: str, form: str = "") -> str:
-    """Count things in a message: '1 set', '2 sets'; ``form`` is the format of the number."""
-    return f"{n:{form}} {noun}{'' if n == 1 else 's'}"
+def counted(n: int, noun: str, form: str = "", many: str = "") -> str:
+    """Count things in a message: '1 set', '2 sets'; ``form`` is the format of the number, ``many`` the plural."""
+    return f"{n:{form}} {noun if n == 1 else many or noun + 's'}"
 
 
 def check_distinct(names: Iterable[Any], what: str) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from choicegp.checks import counted
 from choicegp.evaluation import metrics
 from choicegp.evaluation.effects import Effects, model_effects
 
@@ -20,7 +21,7 @@ def fit_in_words(model: "ChoiceGP", n_sets: int) -> str:
     """Say how the fit to this number of sets went."""
     result = model.fit_result_
     first = (
-        f"Fitted {_counted(model.n_utilities_, 'utility', 'utilities')} to {_counted(n_sets, 'set', 'sets')} "
+        f"Fitted {counted(model.n_utilities_, 'utility', many='utilities')} to {counted(n_sets, 'set')} "
         f"in {result.seconds:.1f} s and {result.n_iter} steps: {result.status} ({result.message}). "
         f"ELBO {model.elbo_:.1f}."
     )
@@ -78,7 +79,3 @@ def _driver(effects: Effects, utility: int, feature: int) -> str:
         "categorical": f"is highest for {name} = {shown}",
     }[str(effects.direction[utility, feature])]
     return f"{how} ({size:.1f})"
-
-
-def _counted(n: int, one: str, many: str) -> str:
-    return f"{n} {one if n == 1 else many}"

@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from choicegp.checks import counted
 from choicegp.compute.devices import computing
 from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
@@ -183,7 +184,8 @@ class ParetoEmbedding(Estimator):
         return Utilities(outputs[group], np.full(outputs[group].shape, np.nan))
 
     def _learned(self) -> str:
-        return f"{self.n_utilities_} utilities, {self.fit_result_.n_epochs} epochs"
+        n_epochs = counted(self.fit_result_.n_epochs, "epoch")
+        return f"{counted(self.n_utilities_, 'utility', many='utilities')}, {n_epochs}"
 
 
 _embedded = program(Embedding.__call__)

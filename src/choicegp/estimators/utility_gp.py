@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from choicegp.checks import whole_number
+from choicegp.checks import counted, whole_number
 from choicegp.compute.devices import computing
 from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
@@ -186,7 +186,7 @@ class UtilityGP(Estimator):
             return datatree(self.fitted_, n_samples, random_state)
 
     def _learned(self) -> str:
-        return f"{self.n_utilities_} {'utility' if self.n_utilities_ == 1 else 'utilities'}, ELBO {self.elbo_:.1f}"
+        return f"{counted(self.n_utilities_, 'utility', many='utilities')}, ELBO {self.elbo_:.1f}"
 
 
 _mean_and_variance = program(Posterior.mean_and_variance_at)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from choicegp.checks import counted
 from choicegp.compute.progress import progress_bar
 from choicegp.compute.threads import linear_algebra_for
 from choicegp.fitting.record import coinciding_notes
@@ -182,4 +183,4 @@ def _scored(results: Mapping[int, Judged], d: int) -> str:
 
 
 def _utilities(n: int) -> str:
-    return "1 utility" if n == 1 else f"{n} utilities"
+    return counted(n, "utility", many="utilities")
