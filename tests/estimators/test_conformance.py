@@ -1,9 +1,14 @@
 """What every estimator keeps to, so that one loop runs them all."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
+from sklearn.utils.validation import check_is_fitted
 
 from choicegp import (
     BatchPreferenceGP,
@@ -200,6 +205,27 @@ def test_wrong_data_are_clear_errors(name, data, fitted):
         fitted[name].predict(wider)
     with pytest.raises(ChoiceGPError, match="no parameter 'nonsense'"):
         fresh.set_params(nonsense=1)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_is_not_learned_yet_is_an_attribute_error_that_names_it(name, fitted):
+    fresh, kind = clone(ESTIMATORS[name]), type(ESTIMATORS[name]).__name__
+    learned = [n for n in dir(fitted[name]) if n.endswith("_") and not n.startswith("_")]
+    assert {"fitted_", "fit_result_", "data_", "encoding_"} <= set(learned)
+    for attribute in learned:
+        message = rf"this {kind} is not fitted yet and has no attribute '{attribute}': call fit\(data\) first"
+        with pytest.raises(AttributeError, match=message) as raised:
+            getattr(fresh, attribute)
+        assert raised.value.name == attribute
+        assert not hasattr(fresh, attribute)
+        assert hasattr(fitted[name], attribute)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(fresh)
+    check_is_fitted(fitted[name])
+    for model in (fresh, fitted[name]):
+        with pytest.raises(AttributeError, match=f"'{kind}' object has no attribute 'nonsense'"):
+            _ = model.nonsense
+        assert pickle.loads(pickle.dumps(copy.deepcopy(model))).get_params() == model.get_params()
 
 
 @pytest.mark.parametrize("name", ["PreferenceGP", "ParetoEmbedding"])

@@ -76,6 +76,15 @@ class Estimator:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
 
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Name the attribute that was asked for, not ``fitted_``, of which it would be a part."""
+            if name.endswith("_") and not name.startswith("_") and "fitted_" not in vars(self):
+                problem = f"this {type(self).__name__} is not fitted yet and has no attribute {name!r}"
+                raise AttributeError(f"{problem}: call fit(data) first", name=name, obj=self)
+            return object.__getattribute__(self, name)  # raises what the first try raised
+
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise ChoiceGPError(f"this {type(self).__name__} is not fitted yet: call fit(data) first")
