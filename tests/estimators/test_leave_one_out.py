@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, ParetoEmbedding, PreferenceGP, compare
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +140,12 @@ class TestCompare:
     def test_anything_else_is_a_clear_error(self, models):
         with pytest.raises(ChoiceGPError, match="compare takes"):
             compare(models)
+
+    @pytest.mark.parametrize("other", [ParetoEmbedding(), PreferenceGP()])
+    def test_a_model_without_a_score_is_named(self, other, single):
+        kind = type(other).__name__
+        with pytest.raises(ChoiceGPError, match=f"'b' cannot be compared: {kind} has no leave-one-out score"):
+            compare({"a": single, "b": other})
 
     def test_results_of_two_methods_do_not_mix(self, result, model):
         with warnings.catch_warnings(action="ignore"):

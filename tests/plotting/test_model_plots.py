@@ -9,12 +9,19 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, plots
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, ParetoEmbedding, plots
 from choicegp.evaluation.effects import model_effects
 
 from .conftest import Model, bars, choices, laptop_table, legend_texts
 
 pytestmark = pytest.mark.usefixtures("no_pyplot_figures")
+
+
+@pytest.fixture(scope="module")
+def network():
+    data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    return ParetoEmbedding(1, n_layers=1, n_units=4, max_epochs=2, progress=False).fit(data)
+
 
 Z95 = 1.959963984540054
 
@@ -218,6 +225,21 @@ def test_given_axes_are_drawn_on_and_returned(line_model, plot):
 def test_a_model_that_is_not_fitted_is_refused(plot):
     with pytest.raises(ChoiceGPError, match="not fitted yet"):
         plot(ChoiceGP())
+
+
+@pytest.mark.parametrize(
+    ("plot", "lacks"),
+    [
+        (plots.plot_elbo, "has no evidence lower bound to draw: pass a ChoiceGP"),
+        (plots.plot_effects, "has no posterior of utilities"),
+        (plots.plot_relevance, "has no posterior of utilities"),
+        (plots.plot_calibration, "has no probabilities"),
+    ],
+)
+def test_a_model_without_what_is_drawn_is_refused(plot, lacks, network):
+    data = [network.data_] if plot is plots.plot_calibration else []
+    with pytest.raises(ChoiceGPError, match=f"ParetoEmbedding {lacks}"):
+        plot(network, *data)
 
 
 def test_a_constant_feature_is_drawn_as_a_point():

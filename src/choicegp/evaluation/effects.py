@@ -137,6 +137,11 @@ def model_effects(model: Any, *, n_background: int = 30, random_state: int | Non
     >>> model_effects(model).relevance.mean.shape
     (2, 1)
     """
+    if hasattr(model, "encoding_") and not hasattr(model, "posterior_"):
+        raise ChoiceGPError(
+            f"{type(model).__name__} has no posterior of utilities, from which effects of features are computed: "
+            "pass a ChoiceGP or a BatchPreferenceGP"
+        )
     if not hasattr(model, "posterior_"):
         raise ChoiceGPError("the model is not fitted yet: call fit(data) first")
     shown = model.data_.X[np.unique(model.data_.flat_shown)]

@@ -233,6 +233,10 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     Axes
     """
     _check_fitted(model)
+    if not hasattr(model, "elbo_"):
+        raise ChoiceGPError(
+            f"{type(model).__name__} has no evidence lower bound to draw: pass a ChoiceGP or a BatchPreferenceGP"
+        )
     result = model.fit_result_
     trace = np.asarray(result.elbo_trace, dtype=float)
     ax = ax or new_axes(7.4, 3.6)

@@ -168,6 +168,11 @@ def _check_same_choices(models: Mapping[str, Any]) -> None:
     for name, model in models.items():
         if isinstance(model, LooResult):
             continue
+        if hasattr(model, "fit") and not hasattr(model, "loo"):
+            raise ChoiceGPError(
+                f"{name!r} cannot be compared: {type(model).__name__} has no leave-one-out score. "
+                "Leave it out, or compare predictions of other choices with choicegp.metrics"
+            )
         if not hasattr(model, "loo") or not hasattr(model, "fitted_"):
             raise ChoiceGPError(f"compare takes fitted models; {name!r} is {model!r}")
         data = model.data_
