@@ -1,15 +1,19 @@
 """What a user can import: every name is there, listed and documented."""
 
 import inspect
+import re
 from functools import cached_property
+from pathlib import Path
 from types import FunctionType
 
 import pytest
 
 import choicegp
-from choicegp import datasets
+from choicegp import datasets, kernels
 
 NAMES = [name for name in choicegp.__all__ if not name.startswith("__")]
+REFERENCE = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
+MODELS = [name for name in NAMES if name.endswith("GP") or name == "ParetoEmbedding"]
 
 
 def summary(thing: object) -> str:
@@ -67,3 +71,26 @@ def test_datasets_lists_what_it_defines():
     public = {name: value for name, value in vars(datasets).items() if not name.startswith("_")}
     defined = {name for name, value in public.items() if inspect.isfunction(value) or inspect.isclass(value)}
     assert defined == set(datasets.__all__)
+
+
+def test_the_reference_lists_every_public_name_once_and_documents_it_from_choicegp():
+    listed = REFERENCE.partition(":nosignatures:")[2].partition("```")[0].split()
+    documented = re.findall(r"^\.\. auto\w+:: choicegp\.(\w+)$", REFERENCE, re.MULTILINE)
+    assert sorted(listed) == sorted(documented) == sorted(NAMES)
+    assert "`choicegp.__version__`" in REFERENCE
+
+
+def members(name: str) -> list[str]:
+    """Return the members that the reference documents of a public name."""
+    [options] = re.findall(rf"^\.\. auto\w+:: choicegp\.{name}\n((?:   .*\n)*)", REFERENCE, re.MULTILINE)
+    return options.partition(":members:")[2].replace(",", " ").split()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_reference_documents_what_every_model_does(name):
+    common = {"fit", "predict", "predict_proba", "predict_frame", "log_prob", "score", "save", "load"}
+    assert common <= set(members(name)) <= set(public_methods(getattr(choicegp, name)))
+
+
+def test_the_reference_documents_every_kernel():
+    assert set(members("kernels")) == set(kernels.__all__)

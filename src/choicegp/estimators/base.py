@@ -149,12 +149,18 @@ class Estimator:
         return None
 
     def predict_proba(self, data: ChoiceData) -> list[np.ndarray]:
-        """Return P(object is chosen) for all shown objects, one array per set aligned with ``data.shown``."""
+        """Return P(object is chosen) for all shown objects, one array per set aligned with ``data.shown``.
+
+        A model without probabilities for these sets raises a `ChoiceGPError`.
+        """
         found = self._probabilities(self._checked(data))
         return self._refuse("probabilities of these choices") if found is None else found
 
     def log_prob(self, data: ChoiceData) -> np.ndarray:
-        """Return the log probability of each set's choice, (m,)."""
+        """Return the log probability of each set's choice, (m,).
+
+        A model without probabilities raises a `ChoiceGPError`.
+        """
         return self._refuse("probabilities of choices")
 
     def utilities(self, X: Any) -> "Utilities":
