@@ -1,6 +1,7 @@
 """What every estimator keeps to, so that one loop runs them all."""
 
 import copy
+import inspect
 import pickle
 
 import numpy as np
@@ -56,6 +57,26 @@ def test_fit_returns_itself_and_changes_no_option(name, data):
     before = dict(estimator.get_params())
     assert estimator.fit(data) is estimator
     assert estimator.get_params() == before
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_parameters_are_stored_as_given_and_have_the_declared_types(name):
+    kind = type(ESTIMATORS[name])
+    declared = {k: v for base in reversed(kind.__mro__) for k, v in vars(base).get("__annotations__", {}).items()}
+    parameters = inspect.signature(kind).parameters.values()
+    assert {one.name: one.annotation for one in parameters}.items() <= declared.items()
+    given = {one.name: object() for one in parameters}
+    assert vars(kind(**given)) == given
+
+
+def test_a_subclass_may_have_parameters_of_its_own():
+    class Named(ChoiceGP):
+        def __init__(self, name="none", n_utilities=2):
+            super().__init__(n_utilities)
+            self.name = name
+
+    assert clone(Named("mine", 3)).get_params() == {"name": "mine", "n_utilities": 3}
+    assert Named().inference == "auto"
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -26,7 +26,16 @@ class Estimator:
 
     _format: ClassVar[str]  # of model files
     _without: ClassVar[str]  # what the model is, for the error when it is asked for what it does not have
+    standardize: bool
+    max_seconds: float | None
+    device: str
+    progress: bool | str
+    random_state: int | None
     fitted_: Any
+
+    def _store(self, given: dict[str, Any]) -> None:
+        """Store the parameters as ``__init__`` received them, its ``locals()``; the classes declare their types."""
+        vars(self).update((name, value) for name, value in given.items() if name != "self")
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class BatchPreferenceGP(UtilityGP):
 
     _format = "choicegp-BatchPreferenceGP"
     _predictor = BestObjectPredictor.of
+    noise: str
 
     def __init__(
         self,
@@ -86,20 +87,7 @@ class BatchPreferenceGP(UtilityGP):
         progress: bool | str = "auto",
         random_state: int | None = 0,
     ) -> None:
-        self.noise = noise
-        self.kernel = kernel
-        self.object_effects = object_effects
-        self.standardize = standardize
-        self.hyperpriors = hyperpriors
-        self.learn_hyperparameters = learn_hyperparameters
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.device = device
-        self.n_jobs = n_jobs
-        self.progress = progress
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, data: ChoiceData, y: None = None) -> Self:
         """Learn the utility and its hyperparameters from the best object of each set.

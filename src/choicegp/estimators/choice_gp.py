@@ -111,6 +111,12 @@ class ChoiceGP(UtilityGP):
     _format = "choicegp-model"
     _predictor = ChoicePredictor.of
     selection_: "SelectionResult"
+    n_utilities: int | str
+    inference: str | Method
+    lapse: float | str
+    n_inducing: int | None
+    batch_size: int | None
+    learn_inducing: bool
 
     def __init__(
         self,
@@ -135,25 +141,7 @@ class ChoiceGP(UtilityGP):
         progress: bool | str = "auto",
         random_state: int | None = 0,
     ) -> None:
-        self.n_utilities = n_utilities
-        self.inference = inference
-        self.kernel = kernel
-        self.object_effects = object_effects
-        self.lapse = lapse
-        self.standardize = standardize
-        self.hyperpriors = hyperpriors
-        self.learn_hyperparameters = learn_hyperparameters
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.n_inducing = n_inducing
-        self.batch_size = batch_size
-        self.learn_inducing = learn_inducing
-        self.device = device
-        self.n_jobs = n_jobs
-        self.progress = progress
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(
         self,

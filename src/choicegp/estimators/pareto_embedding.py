@@ -87,6 +87,15 @@ class ParetoEmbedding(Estimator):
     _without = "its network gives utilities and no probabilities; use ChoiceGP for these"
     fitted_: FittedEmbedding
     fit_result_: EmbeddingFit
+    n_utilities: int
+    weights: tuple[float, float, float, float]
+    n_layers: int
+    n_units: int
+    learning_rate: float
+    batch_size: int
+    max_epochs: int
+    patience: int
+    validation_size: float
 
     def __init__(
         self,
@@ -106,20 +115,7 @@ class ParetoEmbedding(Estimator):
         progress: bool | str = "auto",
         random_state: int | None = 0,
     ) -> None:
-        self.n_utilities = n_utilities
-        self.weights = weights
-        self.n_layers = n_layers
-        self.n_units = n_units
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_size = validation_size
-        self.standardize = standardize
-        self.max_seconds = max_seconds
-        self.device = device
-        self.progress = progress
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, data: ChoiceData, y: None = None) -> Self:
         """Train the network on choices.

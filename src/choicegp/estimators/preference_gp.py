@@ -25,10 +25,17 @@ class PairwiseGP(Estimator):
     _without = "it models preferences between two objects, see predict_pair_proba"
     fitted_: FittedPairs
     fit_result_: FitResult
+    kernel: str | Kernel
+    conflicts: str
+    hyperpriors: HyperPriors | None
+    learn_hyperparameters: bool
+    n_restarts: int
+    max_iter: int
+    tol: float
 
     def __init__(
         self,
-        kernel: "str | Kernel" = "rbf",
+        kernel: str | Kernel = "rbf",
         *,
         conflicts: str = "drop",
         standardize: bool = True,
@@ -42,18 +49,7 @@ class PairwiseGP(Estimator):
         progress: bool | str = "auto",
         random_state: int | None = 0,
     ) -> None:
-        self.kernel = kernel
-        self.conflicts = conflicts
-        self.standardize = standardize
-        self.hyperpriors = hyperpriors
-        self.learn_hyperparameters = learn_hyperparameters
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.device = device
-        self.progress = progress
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, data: ChoiceData, y: None = None, *, outputs: Any = None) -> Self:
         """Learn from preferences, or from choices reduced to preferences by the rule ``conflicts``.

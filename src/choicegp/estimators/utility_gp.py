@@ -14,7 +14,8 @@ from choicegp.estimators.base import Estimator, prediction_table
 from choicegp.fitting.record import FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import ErrorModel
-from choicegp.model.prior import Objects
+from choicegp.model.kernels import Kernel
+from choicegp.model.prior import HyperPriors, Objects
 from choicegp.prediction.utilities import joint_samples, recommended
 
 if TYPE_CHECKING:
@@ -33,9 +34,14 @@ class UtilityGP(Estimator):
     """Base of the estimators whose utilities are Gaussian processes."""
 
     _predictor: "ClassVar[Callable[..., ChoicePredictor | BestObjectPredictor]]"
-    device: str
+    kernel: str | Kernel
+    object_effects: bool
+    hyperpriors: HyperPriors | None
+    learn_hyperparameters: bool
+    n_restarts: int | None
+    max_iter: int | None
+    tol: float
     n_jobs: int | None
-    progress: bool | str
     fitted_: Fitted
     fit_result_: FitResult
 
