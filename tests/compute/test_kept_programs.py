@@ -128,8 +128,9 @@ def test_where_programs_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "a" / "b"))
     assert cache_folder() == tmp_path / "a" / "b"
-    monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    assert cache_folder() is None
+    for nowhere in ("off", "OFF", "~nobody-of-this-name/programs"):
+        monkeypatch.setenv("CHOICEGP_CACHE", nowhere)
+        assert cache_folder() is None
     monkeypatch.delenv("CHOICEGP_CACHE")
     assert cache_folder() == tmp_path / "xdg" / "choicegp" / "programs"
     monkeypatch.delenv("XDG_CACHE_HOME")

@@ -152,51 +152,6 @@ def test_an_option_that_xla_refuses_is_left_out_alone(options, left, monkeypatch
     assert tried == [options, left]
 
 
-def test_a_prepared_program_is_traced_at_once_and_compiled_beside(folder, monkeypatch):
-    traced, may_compile = [], threading.Event()
-    compiled = programs._compiled
-
-    def slowly(lowered):
-        assert may_compile.wait(60)
-        return compiled(lowered)
-
-    def shifted(x):
-        traced.append(jnp.ones(1).dtype)
-        return x + 1
-
-    monkeypatch.setattr(programs, "_compiled", slowly)
-    shift, x = program(shifted), np.ones(2, np.float32)
-    with jax.enable_x64(False):
-        shift.prepare(jax.ShapeDtypeStruct((2,), np.float32))
-        shift.prepare(x)  # it is on its way
-        assert traced == [np.float32]
-        assert not shift._executables
-        threading.Timer(0.2, may_compile.set).start()
-        assert shift(x).tolist() == [2.0, 2.0], "the call waits"
-    assert len(traced) == len(list(folder.iterdir())) == 1
-    later = program(shifted)
-    with jax.enable_x64(False):
-        later.prepare(x)  # loaded
-        assert later(x).dtype == np.float32
-    assert len(traced) == 1
-
-
-def test_what_cannot_be_prepared_can_be_called_again(monkeypatch):
-    monkeypatch.setenv("CHOICEGP_CACHE", "off")
-    wrong = [True]
-
-    def checked(x):
-        if wrong[0]:
-            raise ValueError("wrong")
-        return x
-
-    check = program(checked)
-    with pytest.raises(ValueError, match="wrong"):
-        check.prepare(np.ones(2))
-    wrong[0] = False
-    assert check(np.ones(2)).tolist() == [1.0, 1.0]
-
-
 def test_code_that_is_in_no_file_is_not_kept(folder):
     made: dict = {"__name__": "nowhere"}
     exec("def halved(x):\n    return x / 2", made)

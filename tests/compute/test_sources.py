@@ -3,6 +3,8 @@
 import ast
 import importlib
 import shutil
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,12 @@ def test_modules_are_given_by_name():
     )
     assert one != sources.digest_of_sources({"choicegp.inference.sites"})
     assert sources.digest_of_sources({"choicegp.inference.dense", "nowhere"}) is None
+
+
+def test_sources_that_cannot_be_read_have_no_digest(tmp_path, monkeypatch):
+    (tmp_path / "compiled.pyc").write_bytes(b"\xff\xfe\x00")
+    for name, file in (("zipped", tmp_path / "app.zip" / "zipped.py"), ("compiled", tmp_path / "compiled.pyc")):
+        module = types.ModuleType(name)
+        module.__file__ = str(file)
+        monkeypatch.setitem(sys.modules, name, module)
+        assert sources.digest_of_sources({name}) is None

@@ -11,9 +11,9 @@ from choicegp.fitting.options import FitOptions
 from choicegp.inference.posterior import condition, factorise_on_host, prior_covariance
 from choicegp.inference.problem import pose
 from choicegp.inference.starts import grown_starts
-from choicegp.selection import cavity, n_utilities
+from choicegp.selection import n_utilities
 from choicegp.selection.compare import HeldOut
-from choicegp.selection.loo import CavityDiagnostics, loo_result, prepare_to_leave_out
+from choicegp.selection.loo import CavityDiagnostics, loo_result
 from choicegp.selection.search import Candidate, Search
 
 QUICK = {"n_restarts": 1, "max_iter": 60, "progress": False}
@@ -137,21 +137,6 @@ def test_starts_with_one_utility_more(found, sincos):
             mean = np.asarray(condition(factor, start.sites).mean)[:, :n]
             expected = 0.0 * posterior.mean[:1] if copied is None else posterior.mean[copied : copied + 1]
             np.testing.assert_allclose(mean, np.concatenate([posterior.mean, expected]), atol=1e-3)
-
-
-def test_what_is_compiled_ahead_is_what_leaves_sets_out(found, sincos, monkeypatch):
-    """One program that is prepared for other shapes would be compiled in vain, and another one later."""
-    programs = (cavity.settle, cavity._log_scores)
-    for one in programs:
-        monkeypatch.setattr(one, "_executables", {})
-        monkeypatch.setattr(one, "_locks", {})
-    model = found.models[2]
-    with computing():
-        prepare_to_leave_out(sincos, FitOptions.validated(model.get_params()))
-    prepared = [set(one._locks) for one in programs]
-    assert [len(keys) for keys in prepared] == [1, 1]
-    assert model.loo().elpd == pytest.approx(found.table["elpd"][2])
-    assert [set(one._locks) for one in programs] == [set(one._executables) for one in programs] == prepared
 
 
 def test_the_number_agrees_with_cross_validation(sincos, found):

@@ -35,23 +35,23 @@ def cache_folder() -> Path | None:
     None where nothing is to be kept (CHOICEGP_CACHE=off), nothing can be written, or others can write.
     """
     chosen = os.environ.get("CHOICEGP_CACHE")
-    if chosen == "off":
+    if chosen is not None and chosen.lower() == "off":
         return None
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(chosen).expanduser() if chosen else Path(home) / "choicegp" / "programs"
-    if not chosen and not folder.is_absolute():
+    folder = Path(os.path.expanduser(chosen)) if chosen else Path(home) / "choicegp" / "programs"
+    if str(folder).startswith("~") or not (chosen or folder.is_absolute()):
         return None  # nobody's home is known
     try:
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
         private = _is_private(folder.stat())
-    except OSError:
+    except (OSError, ValueError):
         return None
     if not private:
         _warn_once(
             f"Compiled programs are neither loaded from {folder} nor kept there: other users own this folder or can "
-            "write to it, and a program that they put there would run as you. Remove the folder, or set "
+            "write to it, and a program that they put there would run as you. Run 'chmod go-w' on it, remove it or set "
             "CHOICEGP_CACHE to a folder of your own or to 'off'."
         )
         return None

@@ -70,28 +70,8 @@ class Program:
             with self._locks.setdefault(key, threading.Lock()):
                 executable = self._executables.get(key)
                 if executable is None:
-                    executable = self._executables[key] = self._finder(key, dynamic, static)()
+                    executable = self._executables[key] = self._found(key, dynamic, static)
         return executable(*dynamic)
-
-    def prepare(self, *args: Any) -> None:
-        """Load or trace for such arguments, arrays or their shapes, and compile while the caller continues."""
-        key, dynamic, static = self._described(args)
-        lock = self._locks.setdefault(key, threading.Lock())
-        if key in self._executables or not lock.acquire(blocking=False):
-            return
-
-        def finish(find: Callable[[], Callable]) -> None:
-            try:
-                self._executables[key] = find()
-            finally:
-                lock.release()
-
-        try:
-            find = with_settings_of_this_thread(self._finder(key, dynamic, static))
-        except BaseException:
-            lock.release()
-            raise
-        threading.Thread(target=finish, args=(find,)).start()
 
     def _described(self, args: tuple) -> tuple[Any, tuple, tuple]:
         """Return the key of the executable for such arguments, and those that vary and those that do not."""
@@ -102,21 +82,15 @@ class Program:
         key = (tree, static, settings, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
         return key, jax.tree.unflatten(tree, leaves), static
 
-    def _finder(self, key: Any, dynamic: tuple, static: tuple) -> Callable[[], Callable]:
-        """Load the executable, or trace it; return what gives it, after compiling and keeping it where need be."""
+    def _found(self, key: Any, dynamic: tuple, static: tuple) -> Callable:
+        """Load the executable, or compile it and keep it where it may be kept."""
         path = self._path(key, static)
         executable = None if path is None else load(path, dynamic, present_device())
-        if executable is not None:
-            return lambda: executable
-        lowered = self._traced.lower(*dynamic, *static)
-
-        def compiled() -> Callable:
-            executable = _compiled(lowered)
+        if executable is None:
+            executable = _compiled(self._traced.lower(*dynamic, *static))
             if path is not None:
                 keep(path, executable)
-            return executable
-
-        return compiled
+        return executable
 
     def _path(self, key: Any, static: tuple) -> Path | None:
         """Return the file in which the executable is kept, if it may be."""

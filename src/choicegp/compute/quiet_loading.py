@@ -24,7 +24,11 @@ _turn = threading.Lock()  # the descriptor is the whole process's
 
 @contextlib.contextmanager
 def without_loader_messages() -> Iterator[None]:
-    """Gather what is written to standard error, and pass on all but the loader's lines at the end."""
+    """Gather what is written to standard error, and pass on all but the loader's lines at the end.
+
+    Loading takes milliseconds.  What a child process started meanwhile by another thread writes to standard error, and
+    what a crash of this process writes, goes to the temporary file and is lost.
+    """
     with _turn, contextlib.ExitStack() as stack:
         try:
             gathered = stack.enter_context(tempfile.TemporaryFile(buffering=0))

@@ -18,11 +18,14 @@ _IMPORT = re.compile(
 
 
 def digest_of_sources(modules: Iterable[str]) -> str | None:
-    """Return a digest of the sources of some modules, by name, and of what they import; None where one has no file."""
+    """Return a digest of the sources of some modules, by name, and of all that they import; None if unreadable."""
     files = [getattr(sys.modules.get(name), "__file__", None) for name in modules]
     if not all(files):
         return None
-    return _digest(frozenset(Path(file) for file in files if file))
+    try:
+        return _digest(frozenset(Path(file) for file in files if file))
+    except (OSError, UnicodeDecodeError):
+        return None  # in a zip file, or compiled
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from choicegp.fitting.options import Dense, FitOptions, Sparse
 from choicegp.fitting.record import FitResult, Fitted, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
-from choicegp.inference.posterior import Posterior, prepare_to_conclude
+from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.sparse.plan import Keeper
 from choicegp.inference.starts import FIRST_VARIANCE, moments_at, neighbouring_starts, rescaled
@@ -97,7 +97,6 @@ def _fit_at_objects(
     method, n = options.method, len(problem.valid)
     prior = _first_prior(options, problem.objects.X.shape[1]) if warm is None else warm.posterior.prior
     points = score_points(problem, options.n_utilities, options.random_state)
-    prepare_to_conclude(options.n_utilities, problem, points, options.first_lapse)
     learning = Learning(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
     with linear_algebra_for(n), progress_report(options.progress, method.n_steps) as report:
         task = Task(

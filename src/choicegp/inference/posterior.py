@@ -1,7 +1,7 @@
 """The Gaussian posterior of the utilities at the shown objects, and at any others (eq:pred)."""
 
 from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -182,15 +182,6 @@ def conclude(
     objects = Objects(problem.objects.X[:n], problem.objects.codes[:n])
     arrays = Posterior(prior, objects, mean[:, :n], dual[:, :n], gain[:, :n, :n], lapse)  # type: ignore[arg-type]
     return Conclusion(jax.tree.map(np.asarray, arrays), float(bound))
-
-
-def prepare_to_conclude(
-    n_utilities: int, problem: Problem, normals: tuple[np.ndarray, ...], lapse: float | None
-) -> None:
-    """Have the program of `conclude` compiled while the inference continues."""
-    shape = (n_utilities, len(problem.valid), len(problem.valid))
-    square, vector, jitter = (cast(Array, jax.ShapeDtypeStruct(shape[:n], float)) for n in (3, 2, 1))
-    _conclude.prepare(Factor(square, jitter), Sites(square, vector), problem, normals, lapse)
 
 
 @program

@@ -251,24 +251,6 @@ def _no_sites(d: int, batch: SetBatch) -> OwnSites:
     return OwnSites(np.zeros((d, a, a, m)), np.zeros((d, a, m)), np.zeros(m))  # type: ignore[arg-type]
 
 
-def prepare_cavity_loo(d: int, problem: Problem, lapse: float | None) -> None:
-    """Have the programs of `cavity_loo` compiled, for a posterior of ``d`` utilities that is yet to be fitted."""
-
-    def shaped(*shape: int) -> Any:
-        return jax.ShapeDtypeStruct(shape, float)
-
-    t, n_points = len(problem.valid), _n_points(d, problem)
-    sites = tuple(_no_sites(d, batch) for batch in problem.batches)
-    normals = tuple(shaped(d, len(batch.rows) - 1, batch.rows.shape[1], n_points) for batch in problem.batches)
-    start = Settled(sites, shaped(d, t), shaped(d, t, t), *_BEGINNING)
-    settle.prepare(start, Factor(shaped(d, t, t), shaped(d)), problem, normals, lapse)
-    for batch in problem.batches:
-        a = len(batch.rows)
-        marginal = Marginals(shaped(d, a - 1, _WIDTH), shaped(d, a - 1, a - 1, _WIDTH))
-        mask: Any = np.zeros((a, _WIDTH), bool)
-        _log_scores.prepare(marginal, mask, mask, shaped(d, a - 1, 1, _SCORE_POINTS), lapse, batch.errors)
-
-
 def cavity_loo(
     posterior: Posterior,
     problem: Problem,

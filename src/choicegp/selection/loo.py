@@ -11,8 +11,7 @@ from choicegp.checks import seed, whole_number
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.options import FitOptions
-from choicegp.fitting.record import Fitted, posed, scaling
+from choicegp.fitting.record import Fitted
 from choicegp.model.prior import Objects
 from choicegp.prediction.utilities import joint_samples
 
@@ -192,15 +191,6 @@ def leave_one_out(
         return cavity_loo(
             posterior, problem, len(data), seed=number, max_refits=most, n_jobs=n_threads(n_jobs, n), notes=notes
         )
-
-
-def prepare_to_leave_out(data: ChoiceData, options: FitOptions) -> None:
-    """Have the programs of `leave_one_out` compiled while the model itself is fitted."""
-    from choicegp.selection.cavity import prepare_cavity_loo
-
-    centre, scale = scaling(data, options.standardize)
-    problem = posed(data, centre, scale, {}, effects=options.object_effects, errors=options.errors)
-    prepare_cavity_loo(options.n_utilities, problem, options.first_lapse)
 
 
 def sampled_choices(fitted: Fitted, n_samples: int, random_state: int | None) -> tuple[np.ndarray, np.ndarray]:

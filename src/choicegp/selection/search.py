@@ -10,7 +10,7 @@ from choicegp.fitting.fit import fit_posterior
 from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import Fitted
 from choicegp.selection.compare import differences_to_best
-from choicegp.selection.loo import LooResult, leave_one_out, prepare_to_leave_out
+from choicegp.selection.loo import LooResult, leave_one_out
 
 PATIENCE = 2  # numbers in a row that are clearly worse than the best end the search
 
@@ -79,13 +79,11 @@ class Search(NamedTuple):
         with Parallel(n_jobs, prefer="threads") as run:
             for first in range(1, most + 1, n_jobs):
                 numbers = range(first, min(first + n_jobs, most + 1))
-                yield from run(delayed(self._annealed)(d, to_be_left_out=True) for d in numbers)
+                yield from run(delayed(self._annealed)(d) for d in numbers)
 
-    def _annealed(self, n_utilities: int, to_be_left_out: bool = False) -> Fitted:
+    def _annealed(self, n_utilities: int) -> Fitted:
         options = self.options._replace(n_utilities=n_utilities)
         with computing(self.device):
-            if to_be_left_out and self.data.has_choices:
-                prepare_to_leave_out(self.data, options)
             return fit_posterior(self.data, options, None)
 
     def _grown(self, fitted: Fitted, before: Candidate | None) -> Candidate:

@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from choicegp.compute.devices import Spread
@@ -85,22 +84,11 @@ class SparseInference:
         state, none = self._begin(0), np.zeros(0)
         first = Course(0, 0, state, state, -np.inf, 0, 0, none, (-1, 0), 0.0, none)
         kept = None if self.keeper is None else self.keeper.load(first)
-        self._prepare(first)
         return kept or first
 
     def _most(self, size: int, n_points: int) -> int:
         """How many sets of a size are worked on at a time: their pairs of objects have to be held."""
         return max(1, min(_CHUNK, _CELLS // (len(self.points) * size * size * n_points)))
-
-    def _prepare(self, course: Course) -> None:
-        """Have what comes after the first steps compiled while these are."""
-        if self.spread is not None or not len(self.held_out):
-            return
-        jitter = self.plan.settings.jitter
-        solve.prepare(course.state, 0.0, jitter)
-        solved = jax.eval_shape(lambda state: solve(state, jnp.zeros(()), jitter), course.state)
-        for sets, normals in self._held_out_chunks():
-            score.prepare(course.state, solved, sets, normals)
 
     def _begin(self, trial: int) -> SparseState:
         rng = np.random.default_rng([self.plan.seed, 3, trial])
