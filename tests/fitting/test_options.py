@@ -78,7 +78,10 @@ def test_keywords_say_what_records_say():
             {"inference": "joint", "learn_inducing": True},
             "learn_inducing belongs to inference='sparse': leave it at False",
         ),
-        ({"inference": Paper(), "lapse": "learn"}, "lapse='learn' works with"),
+        (
+            {"inference": Paper(), "lapse": "learn"},
+            "lapse='learn' works with inference='dense', 'sparse', 'joint' or 'mcmc'",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_clear_error(params, says):

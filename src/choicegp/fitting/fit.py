@@ -99,7 +99,7 @@ def _fit_at_objects(
     points = score_points(problem, options.n_utilities, options.random_state)
     prepare_to_conclude(options.n_utilities, problem, points, options.first_lapse)
     learning = Learning(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
-    with linear_algebra_for(n), progress_report(options.progress, method.n_steps) as report:
+    with linear_algebra_for(n), progress_report(options.progress, method.n_shown) as report:
         task = Task(
             prior, problem, learning, Watch(clock, report), options.n_starts(problem.n_objects), method.n_steps,
             options.tol, options.lapse, options.random_state, n_threads(options.n_jobs, n), points,
