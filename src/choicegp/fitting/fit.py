@@ -15,7 +15,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import Dense, FitOptions, Sparse
-from choicegp.fitting.record import FitResult, Fitted, notes_on, posed, scaling
+from choicegp.fitting.record import FitResult, Fitted, drawn_seed_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior, prepare_to_conclude
@@ -61,7 +61,7 @@ def fit_posterior(
         found = _fit_at_objects(problem, options, clock, warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
     if options.drawn_seed:
-        notes = (*notes, f"the seed was drawn: random_state={options.random_state} repeats this fit")
+        notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(
         found.status, found.message, found.n_iter, clock.seconds, found.trace, (*found.notes, *notes),
         found.n_annealing,
