@@ -35,6 +35,14 @@ def test_a_coin_decides_conflicts_the_same_way_for_the_same_seed(data):
     assert told(found[3]) == told(preferences(data, "random", random_state=3))
 
 
+def test_the_seed_of_the_coin_is_checked(data):
+    many = ChoiceData.from_sets(X, [[0, 1]] * 100, [[0, 1]] * 100)
+    first, second = (preferences(many, "random", random_state=None).winners for _ in range(2))
+    assert not np.array_equal(first, second)
+    with pytest.raises(ChoiceGPError, match="random_state must be a whole number of at least 0; got -1"):
+        preferences(data, random_state=-1)
+
+
 def test_the_majority_of_outputs_decides_conflicts(data):
     outputs = [[0, 0, 0], [1, 1, 0], [0, 0, 5], [0, 0, 5]]
     # 1 beats 2 in two of three outputs; 2 and 3 are equal, and say nothing.

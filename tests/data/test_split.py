@@ -93,3 +93,9 @@ def test_splits_that_cannot_be():
         split_positions(3, np.array([1, 1, 1]), 0.5, "respondent", 0)
     with pytest.raises(ChoiceGPError, match="random_state"):
         split_positions(3, None, 0.5, "set", -1)
+
+
+def test_without_a_seed_every_split_is_a_new_one():
+    first, second = (split_positions(100, None, 0.5, "set", None) for _ in range(2))
+    assert not np.array_equal(first[0], second[0])
+    assert np.array_equal(np.sort(np.concatenate(first)), np.arange(100))

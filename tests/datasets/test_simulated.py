@@ -81,12 +81,31 @@ def test_random_sets_show_every_object_equally_often():
         ((5, 5, (1, 3)), "the smallest set_size must be a whole number of at least 2; got 1"),
         ((5, 5, (2, 6)), "set_size 6 is more than the 5 objects"),
         ((5, 5, 2, -1), "random_state must be a whole number of at least 0; got -1"),
-        ((5, 5, 2, None), "random_state must be .* got None"),
+        ((5, 5, 2, 1.5), "random_state must be .* got 1.5"),
     ],
 )
 def test_random_sets_refuse(arguments, message):
     with pytest.raises(ChoiceGPError, match=message):
         datasets.random_sets(*arguments)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: datasets.random_sets(30, 20, random_state=seed),
+        lambda seed: [datasets.sincos(random_state=seed).U],
+        lambda seed: [datasets.counterexample(random_state=seed).U],
+        lambda seed: [datasets.gp_utilities(random_state=seed).U],
+        lambda seed: [datasets.inconsistent_preferences(random_state=seed).U],
+        lambda seed: datasets.noisy_choices(np.eye(3), np.eye(3), [[0, 1, 2]] * 200, random_state=seed).chosen,
+        lambda seed: [datasets.vehicle(random_state=seed).U],
+        lambda seed: [datasets.alice_choices(random_state=seed).U],
+    ],
+)
+def test_without_a_seed_every_data_set_is_a_new_one(make):
+    first, second = (np.concatenate([np.ravel(part) for part in make(None)]) for _ in range(2))
+    assert not np.array_equal(first, second)
+    assert np.array_equal(*(np.concatenate([np.ravel(part) for part in make(3)]) for _ in range(2)))
 
 
 def test_all_pairs():

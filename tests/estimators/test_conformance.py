@@ -195,6 +195,7 @@ def test_without_a_seed_one_is_drawn(name, data, new):
     model = clone(ESTIMATORS[name]).set_params(random_state=None).fit(data)
     assert model.random_state is None
     assert len(model.predict(new)) == len(new)
+    assert name == "ParetoEmbedding" or "the seed was drawn" in model.fit_result_.notes[-1]
 
 
 @pytest.mark.parametrize("name", ["ChoiceGP", "BatchPreferenceGP"])

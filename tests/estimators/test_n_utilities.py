@@ -1,5 +1,7 @@
 """The search for the number of utilities."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,16 @@ def test_it_prints_its_table_and_its_reason(found):
 def test_without_a_seed_one_is_drawn(half):
     found = select_n_utilities(half, max_utilities=1, random_state=None, n_restarts=1, max_iter=5, progress=False)
     assert isinstance(found.model.random_state, int)
+    assert f"random_state={found.model.random_state} repeats this fit" in found.model.fit_result_.notes[-1]
+
+
+def test_a_seed_drawn_for_auto_is_reported_and_repeats_the_fit(half):
+    model = ChoiceGP("auto", random_state=None, n_restarts=1, max_iter=5, progress=False).fit(half)
+    assert model.random_state is None
+    seed = int(re.search(r"random_state=(\d+) repeats this fit", model.fit_result_.notes[-1])[1])
+    again = ChoiceGP("auto", random_state=seed, n_restarts=1, max_iter=5, progress=False).fit(half)
+    assert again.elbo_ == model.elbo_
+    assert not any("seed" in note for note in again.fit_result_.notes)
 
 
 def test_the_reason_is_in_words(found):

@@ -49,6 +49,7 @@ def test_keywords_say_what_records_say():
     assert Auto(**same).decided(few=True) == Dense(max_iter=30)
     assert Auto().decided(few=False) == Sparse()
     assert method(inference="mcmc", max_iter=30) == MCMC(n_draws=30)
+    assert MCMC(n_draws=30, n_warm_up=20).n_shown == 50, "a progress bar counts the warm-up too"
     assert method(inference="paper-converged", max_iter=30) == Paper(converged=True, max_iter=30)
     assert method(inference="dense", learn_inducing=False) == Dense()
 
@@ -78,7 +79,10 @@ def test_keywords_say_what_records_say():
             {"inference": "joint", "learn_inducing": True},
             "learn_inducing belongs to inference='sparse': leave it at False",
         ),
-        ({"inference": Paper(), "lapse": "learn"}, "lapse='learn' works with"),
+        (
+            {"inference": Paper(), "lapse": "learn"},
+            "lapse='learn' works with inference='dense', 'sparse', 'joint' or 'mcmc'",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_clear_error(params, says):

@@ -338,7 +338,7 @@ HOSTILE: list[Command | Call] = [
     Call("random state below 0", lambda: DATA.split(0.5, random_state=-1), "random_state must be"),
     Call("random state in words", lambda: DATA.split(0.5, random_state="x"), "random_state must be"),
     Call("random state 1.5", lambda: DATA.split(0.5, random_state=1.5), "random_state must be"),
-    Call("random state None", lambda: DATA.split(0.5, random_state=None), "random_state must be"),
+    Call("random state True", lambda: DATA.split(0.5, random_state=True), "random_state must be"),
     Call("take nothing", lambda: DATA.take([]), "no sets are selected"),
     Call("take what is not there", lambda: DATA.take([3]), "there is no set at position 3"),
     Call("take floats", lambda: DATA.take([0.5]), "whole numbers or a mask"),

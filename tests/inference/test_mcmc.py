@@ -2,16 +2,18 @@
 
 from types import SimpleNamespace
 
+import blackjax
+import jax
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
+from choicegp import MCMC, ChoiceData, ChoiceGP, ChoiceGPError
 from choicegp.compute.devices import computing
 from choicegp.compute.progress import Clock
 from choicegp.evaluation.diagnosis import importance
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, run
-from choicegp.inference.mcmc import MCMCInference, align, judged
+from choicegp.inference.mcmc import MCMCInference, _advance, _common, _tuning, align, judged
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import pose
 from choicegp.inference.whitening import log_posterior, whiten
@@ -186,17 +188,100 @@ def test_bad_mixing_is_told():
     status, message = judged(apart, 3, complete=True)
     assert status == "stopped"
     assert "3 divergent" in message
-    assert "have not mixed" in message
+    assert "have not mixed: make more draws, by MCMC(n_draws=...) or max_iter with inference='mcmc'" in message
 
 
-def test_progress_is_reported(dense, problem):
+def test_too_few_draws_are_not_judged():
+    status, message = judged(np.zeros((4, 3, 1, 2)), 0, complete=True)
+    assert status == "stopped"
+    assert message.startswith("12 draws are too few to see whether the chains mix: make more draws")
+
+
+# Blocks
+
+
+def chains_of(dense, problem, n_warm_up, max_iter=60, clock=None, listener=None):
+    watch = Watch(clock or Clock(None), listener)
+    task = Task(dense.posterior_.prior, problem, Learning(None), watch, 1, max_iter)
+    before = Inferred(dense.posterior_, 0.0, "converged", "", 0, np.zeros(0))
+    return MCMCInference(task, before, n_warm_up, 0.8)
+
+
+def test_progress_is_reported_in_blocks_of_warm_up_and_draws(dense, problem):
     seen = []
     with computing():
-        watch = Watch(Clock(None), lambda *told: seen.append(told))
-        task = Task(dense.posterior_.prior, problem, Learning(None), watch, 1, 60)
-        before = Inferred(dense.posterior_, 0.0, "converged", "", 0, np.zeros(0))
-        state, _ = run(MCMCInference(task, before, 100, 0.8))
-    assert state.n_draws == 100
-    assert [phase for phase, _, _ in seen] == ["warming up", "sampling", "sampling"]
-    assert [step for _, step, _ in seen] == [0, 50, 100]
+        state, _ = run(chains_of(dense, problem, 120, listener=lambda *told: seen.append(told)))
+    assert state.n_draws == 60, "a part of the last block"
+    assert [phase for phase, _, _ in seen] == ["warming up"] * 4 + ["sampling"] * 2
+    assert [step for _, step, _ in seen] == [0, 50, 100, 120, 170, 180]
     assert all(np.isfinite(value) for _, _, value in seen[1:])
+
+
+class Limited(Clock):
+    """A clock whose time is up after a few looks at it."""
+
+    def __init__(self, n_looks):
+        super().__init__(1.0)
+        self.n_looks = n_looks
+
+    @property
+    def is_up(self):
+        self.n_looks -= 1
+        return self.n_looks < 0
+
+
+def test_the_time_limit_ends_a_warm_up_with_what_is_known(dense, problem):
+    with computing():
+        inference = chains_of(dense, problem, 5000, max_iter=20, clock=Limited(2))
+        state, (status, message) = run(inference)
+        step_size, scales = _common(_tuning(state.chains))
+    assert state.n_warmed == 100
+    assert state.n_draws == 20
+    assert status == "stopped"
+    assert "the time limit ended it early" in message
+    # 100 steps are the end of a window: the scales are those of it, the step size is not yet adapted again.
+    assert not np.allclose(scales, 1.0)
+    assert 0.3 < step_size < 3.0
+    assert step_size != 1.0
+
+
+@pytest.mark.parametrize("n_warm_up", [7, 120])
+def test_a_warm_up_in_blocks_is_blackjax_window_adaptation(dense, problem, n_warm_up):
+    with computing():
+        inference = chains_of(dense, problem, n_warm_up)
+        state = inference.begin()
+        start = state.chains.position
+        while state.n_warmed < n_warm_up:
+            state = inference.step(state)
+        step_size, scales = _common(_tuning(state.chains))
+
+        def density(w):
+            return log_posterior(w.reshape(1, -1), inference.whitening, problem, None)[0]
+
+        adaptation = blackjax.window_adaptation(
+            blackjax.nuts, density, initial_step_size=0.3, target_acceptance_rate=0.8, max_num_doublings=8
+        )
+
+        def one(position, key):
+            (last, found), _ = adaptation.run(key, position, n_warm_up)
+            return last.position, jax.numpy.log(found["step_size"]), found["inverse_mass_matrix"]
+
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(0), 0), len(start))
+        position, log_steps, inverse_mass = jax.jit(jax.vmap(one))(start, keys)
+    # The same random numbers: rounding alone differs, which the chains amplify.
+    np.testing.assert_allclose(state.chains.position, position, atol=1e-4)
+    np.testing.assert_allclose(np.log(step_size), log_steps.mean(), atol=1e-4)
+    np.testing.assert_allclose(scales, inverse_mass.mean(axis=0), rtol=1e-4)
+
+
+def test_as_many_draws_are_kept_as_asked_for(data):
+    few = ChoiceGP(1, inference=MCMC(n_draws=20, n_warm_up=0), n_restarts=1, **OPTIONS).fit(data)
+    assert few.fit_result_.message.startswith("80 draws, ")
+
+
+def test_one_program_serves_warm_up_and_draws(dense, problem, monkeypatch):
+    monkeypatch.setattr(_advance, "_executables", {})
+    with computing():
+        for n_warm_up in (60, 130):
+            run(chains_of(dense, problem, n_warm_up))
+    assert len(_advance._executables) == 1

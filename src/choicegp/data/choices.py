@@ -302,7 +302,7 @@ class ChoiceData:
         return replace(self, **select_sets(draft, set_positions(rows, len(self))).parts)
 
     def split(
-        self, test_size: float | int, by: Literal["set", "respondent"] = "set", random_state: int = 0
+        self, test_size: float | int, by: Literal["set", "respondent"] = "set", random_state: int | None = 0
     ) -> tuple["ChoiceData", "ChoiceData"]:
         """Split the sets at random into a training and a test part; both keep the whole object table.
 
@@ -312,7 +312,8 @@ class ChoiceData:
             A share between 0 and 1, or a number of sets (of respondents, with ``by="respondent"``).
         by : {"set", "respondent"}
             With ``"respondent"`` all sets of a person fall into the same part.
-        random_state : int
+        random_state : int or None
+            Seed. None: a new one.
 
         Examples
         --------

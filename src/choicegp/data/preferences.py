@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from choicegp.checks import check_one_of
+from choicegp.checks import check_one_of, seed
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import sets_by_size
 from choicegp.data.pareto import check_utilities
@@ -30,7 +30,9 @@ class Preferences(NamedTuple):
     n_conflicts: int
 
 
-def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, random_state: int = 0) -> Preferences:
+def preferences(
+    data: ChoiceData, conflicts: str = "drop", outputs: Any = None, random_state: int | None = 0
+) -> Preferences:
     """Reduce choices to preferences: every chosen object of a set is preferred to every rejected one.
 
     Two objects that were both chosen are in conflict, and a rule decides.
@@ -44,8 +46,8 @@ def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, 
         ``outputs`` is preferred, and equal numbers say nothing.
     outputs : array (t, q), optional
         For "majority": what the rows of ``data.X`` are worth, larger is better.
-    random_state : int
-        Seed of the coin.
+    random_state : int or None
+        Seed of the coin. None: a new one.
 
     Examples
     --------
@@ -61,7 +63,7 @@ def preferences(data: ChoiceData, conflicts: str = "drop", outputs: Any = None, 
     if not data.has_choices:
         raise ChoiceGPError("preferences need data with choices: these have none")
     worth = _outputs(outputs, len(data.X)) if conflicts == "majority" else None
-    coin = np.random.default_rng(random_state)
+    coin = np.random.default_rng(seed(random_state))
     weights = np.ones(len(data)) if data.weights is None else np.asarray(data.weights, float)
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     n_conflicts = 0

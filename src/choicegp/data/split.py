@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.checks import check_one_of, kind_of
+from choicegp.checks import check_one_of, kind_of, seed
 from choicegp.errors import ChoiceGPError
 
 
@@ -59,7 +59,7 @@ def _listed_positions(key: Any, m: int) -> NDArray[np.int64]:
 
 
 def split_positions(
-    m: int, respondents: NDArray[Any] | None, test_size: float | int, by: str, random_state: int
+    m: int, respondents: NDArray[Any] | None, test_size: float | int, by: str, random_state: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw the positions of the training and the test sets, each in their old order; see ``ChoiceData.split``."""
     check_one_of("by", by, ("set", "respondent"))
@@ -71,12 +71,7 @@ def split_positions(
         unit = pd.factorize(respondents)[0]
     n_units = int(unit.max()) + 1
     n_test = _n_test(test_size, n_units, f"{by}s")
-    try:
-        if random_state is None:
-            raise TypeError("nothing that could be repeated")
-        generator = np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise ChoiceGPError(f"random_state must be a whole number from 0, not {random_state!r}") from error
+    generator = np.random.default_rng(seed(random_state))
     in_test = np.zeros(n_units, dtype=bool)
     in_test[generator.permutation(n_units)[:n_test]] = True
     return np.flatnonzero(~in_test[unit]), np.flatnonzero(in_test[unit])

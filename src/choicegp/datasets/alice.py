@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import number_option, whole_number
+from choicegp.checks import number_option, seed, whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated
 from choicegp.datasets.simulated import SetSize, SyntheticChoices, draw_sets, random_generator
@@ -22,7 +22,7 @@ _KEYBOARD_SHARES = np.array([0.3, 0.5, 0.2])
 _GRADES = np.array(["Lite", "Plus", "Pro", "Max"])
 
 
-def laptops(n_objects: int = 120, random_state: int = 0) -> pd.DataFrame:
+def laptops(n_objects: int = 120, random_state: int | None = 0) -> pd.DataFrame:
     """Make up a catalogue of laptops.
 
     Fast machines have more memory, weigh more, run shorter on a battery and cost more; big screens are
@@ -31,7 +31,8 @@ def laptops(n_objects: int = 120, random_state: int = 0) -> pd.DataFrame:
     Parameters
     ----------
     n_objects : int
-    random_state : int
+    random_state : int or None
+        Seed. None: a new one.
 
     Returns
     -------
@@ -136,13 +137,13 @@ def alice(catalogue: pd.DataFrame) -> np.ndarray:
 
 
 def alice_choices(
-    n_objects: int = 120, n_sets: int = 100, set_size: SetSize = 4, error: float = 0.0, random_state: int = 0
+    n_objects: int = 120, n_sets: int = 100, set_size: SetSize = 4, error: float = 0.0, random_state: int | None = 0
 ) -> SyntheticChoices:
     """Simulate Alice ticking, on each page of a few laptops, every one that she would not reject.
 
     Parameters
     ----------
-    n_objects, random_state : int
+    n_objects : int
         The catalogue is ``laptops(n_objects, random_state)``.
     n_sets : int
     set_size : int or (int, int)
@@ -150,6 +151,8 @@ def alice_choices(
     error : float
         The probability, for each set, that she does not look and ticks any non-empty subset,
         each as likely as the others (the right one included). The sets do not depend on it.
+    random_state : int or None
+        Seed. None: a new one.
 
     Examples
     --------
@@ -158,6 +161,7 @@ def alice_choices(
     (20, (120, 2))
     """
     error = number_option("error, a probability,", error, 0, 1)
+    random_state = seed(random_state)  # one for all three streams
     catalogue = laptops(n_objects, random_state)
     U = alice(catalogue)
     shown = draw_sets(random_generator(random_state, stream=1), len(catalogue), n_sets, set_size)

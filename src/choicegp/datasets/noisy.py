@@ -14,7 +14,7 @@ from choicegp.datasets.simulated import random_generator
 from choicegp.errors import ChoiceGPError
 
 
-def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int = 0) -> ChoiceData:
+def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int | None = 0) -> ChoiceData:
     """Simulate a person who errs: each choice is drawn from the model's probabilities of all subsets.
 
     Parameters
@@ -25,7 +25,8 @@ def noisy_choices(X: Any, U: Any, shown: Sequence[Any], random_state: int = 0) -
         Their utilities, in units of the error scale: multiply by a large number for few errors.
     shown : sequence of sequences of row numbers
         Sets of at most ten objects.
-    random_state : int
+    random_state : int or None
+        Seed. None: a new one.
 
     Returns
     -------

@@ -24,7 +24,7 @@ def benchmark_problem(
     n_objects: int = 1000,
     n_variables: int | None = None,
     n_objectives: int | None = None,
-    random_state: int = 0,
+    random_state: int | None = 0,
 ) -> ObjectTable:
     """Sample objects of a DTLZ or ZDT problem, uniformly in the problem's box.
 
@@ -40,7 +40,8 @@ def benchmark_problem(
         The number of features, at least the number of objectives; 6 by default, or more if there are more objectives.
     n_objectives : int, optional
         5 by default for DTLZ; ZDT problems have 2.
-    random_state : int
+    random_state : int or None
+        Seed. None: a new one.
 
     Notes
     -----
@@ -72,7 +73,7 @@ def benchmark_choices(
     set_size: int = 10,
     n_variables: int | None = None,
     n_objectives: int | None = None,
-    random_state: int = 0,
+    random_state: int | None = 0,
 ) -> SyntheticChoices:
     """Simulate choices among the objects of a DTLZ or ZDT problem, by default at the paper's size.
 
@@ -129,7 +130,7 @@ def _without_compile_hint() -> Iterator[None]:
         Config.warnings["not_compiled"] = before
 
 
-def vehicle(n_objects: int = 50, random_state: int = 0) -> ObjectTable:
+def vehicle(n_objects: int = 50, random_state: int | None = 0) -> ObjectTable:
     """Sample the vehicle crashworthiness model of Yang et al.: five thicknesses, three outputs.
 
     The features are a Latin hypercube over [1, 3]^5. Mass, acceleration and intrusion are all minimised,

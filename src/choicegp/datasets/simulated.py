@@ -1,6 +1,7 @@
 """Choices that are simulated from known utilities.
 
-Every generator is repeatable: the same ``random_state`` gives the same objects, sets and answers.
+Every generator is repeatable: the same ``random_state`` gives the same objects, sets and answers.  None draws a new
+seed.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import whole_number
+from choicegp.checks import seed, whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 
@@ -65,11 +66,11 @@ class InconsistentPreferences(NamedTuple):
     class_pairs: np.ndarray
 
 
-def random_generator(random_state: int, stream: int = 0) -> np.random.Generator:
+def random_generator(random_state: int | None, stream: int = 0) -> np.random.Generator:
     """Return the generator of one stream of `random_state`; streams of one seed are independent."""
-    seed = whole_number("random_state", random_state, 0)
+    number = seed(random_state)
     # A seed and [seed, 0] give the same numbers, hence no list for the first stream.
-    return np.random.default_rng([seed, stream] if stream else seed)
+    return np.random.default_rng([number, stream] if stream else number)
 
 
 def draw_sets(rng: np.random.Generator, n_objects: int, n_sets: int, set_size: SetSize) -> list[np.ndarray]:
@@ -97,7 +98,7 @@ def _size_range(set_size: SetSize, n_objects: int) -> tuple[int, int]:
     return low, high
 
 
-def random_sets(n_objects: int, n_sets: int, set_size: SetSize = 3, random_state: int = 0) -> list[np.ndarray]:
+def random_sets(n_objects: int, n_sets: int, set_size: SetSize = 3, random_state: int | None = 0) -> list[np.ndarray]:
     """Draw sets of objects at random.
 
     Parameters
@@ -109,7 +110,8 @@ def random_sets(n_objects: int, n_sets: int, set_size: SetSize = 3, random_state
     set_size : int or (int, int)
         Objects in a set, at least 2; (smallest, largest) draws each set's size uniformly.
         An object never repeats inside a set.
-    random_state : int
+    random_state : int or None
+        Seed. None: a new one.
 
     Returns
     -------
@@ -157,7 +159,9 @@ def sincos_utilities(X: object) -> np.ndarray:
     return np.column_stack([np.cos(2 * x), -np.sin(2 * x)])
 
 
-def sincos(n_objects: int = 200, n_sets: int = 150, set_size: SetSize = 3, random_state: int = 0) -> SyntheticChoices:
+def sincos(
+    n_objects: int = 200, n_sets: int = 150, set_size: SetSize = 3, random_state: int | None = 0
+) -> SyntheticChoices:
     """Simulate the paper's Example 1: one feature, uniform in [-4.5, 4.5], and two utilities.
 
     Examples
@@ -185,7 +189,7 @@ def counterexample_utility(X: object) -> np.ndarray:
     return (np.cos(5 * x) + np.exp(-(x**2) / 8))[:, None]
 
 
-def counterexample(n_objects: int = 150, n_pairs: int = 500, random_state: int = 0) -> SyntheticChoices:
+def counterexample(n_objects: int = 150, n_pairs: int = 500, random_state: int | None = 0) -> SyntheticChoices:
     """Simulate the pairs on which ChoiceNN with two utilities fails: one feature, uniform in [-2.6, 2.6].
 
     There is one true utility, `counterexample_utility`. Pairs are drawn independently and may repeat.
@@ -227,7 +231,7 @@ def gp_utilities(
     n_sets: int = 100,
     set_size: SetSize = 3,
     lengthscale: float | Sequence[float] = 1.0,
-    random_state: int = 0,
+    random_state: int | None = 0,
 ) -> SyntheticChoices:
     """Simulate choices from the model's own prior: each utility is a draw from a Gaussian process.
 
@@ -255,7 +259,7 @@ def inconsistent_preferences(
     n_classes: int = 2,
     sparsity: float = 0.5,
     lengthscale: float | Sequence[float] | None = None,
-    random_state: int = 0,
+    random_state: int | None = 0,
 ) -> InconsistentPreferences:
     """Simulate preferences that no single utility explains (Chau et al., Section 4.1).
 
@@ -276,7 +280,8 @@ def inconsistent_preferences(
         at 0.4, a random 60% of the pairs are for training and 40% are held out.
     lengthscale : float or sequence of float, optional
         The kernel's, one or one per feature; by default the square root of `n_features`.
-    random_state : int
+    random_state : int or None
+        Seed. None: a new one.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import Dense, FitOptions, Sparse
-from choicegp.fitting.record import FitResult, Fitted, notes_on, posed, scaling
+from choicegp.fitting.record import FitResult, Fitted, drawn_seed_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior
@@ -61,7 +61,7 @@ def fit_posterior(
         found = _fit_at_objects(problem, options, clock, warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
     if options.drawn_seed:
-        notes = (*notes, f"the seed was drawn: random_state={options.random_state} repeats this fit")
+        notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(
         found.status, found.message, found.n_iter, clock.seconds, found.trace, (*found.notes, *notes),
         found.n_annealing,
@@ -98,7 +98,7 @@ def _fit_at_objects(
     prior = _first_prior(options, problem.objects.X.shape[1]) if warm is None else warm.posterior.prior
     points = score_points(problem, options.n_utilities, options.random_state)
     learning = Learning(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
-    with linear_algebra_for(n), progress_report(options.progress, method.n_steps) as report:
+    with linear_algebra_for(n), progress_report(options.progress, method.n_shown) as report:
         task = Task(
             prior, problem, learning, Watch(clock, report), options.n_starts(problem.n_objects), method.n_steps,
             options.tol, options.lapse, options.random_state, n_threads(options.n_jobs, n), points,

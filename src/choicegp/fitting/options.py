@@ -55,6 +55,11 @@ class Method:
         """Maximum number of steps."""
         return self.max_iter  # type: ignore[attr-defined]
 
+    @property
+    def n_shown(self) -> int:
+        """Number of steps that a progress bar counts."""
+        return self.n_steps
+
     def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
         """Make the inference at the shown objects, after a dense one where it begins with that."""
         raise ChoiceGPError(f"inference={self.name!r} does not work at the shown objects")
@@ -207,7 +212,7 @@ class MCMC(Method):
     Parameters
     ----------
     n_draws : int
-        Draws of each of four chains that are kept.
+        Draws of each of four chains that are kept; fewer where ``max_seconds`` ends the fit.
     n_warm_up : int
         Draws of each chain before those, by which step size and scales are adapted.
     target_acceptance : float
@@ -224,6 +229,11 @@ class MCMC(Method):
     def n_steps(self) -> int:
         """Number of kept draws of each chain."""
         return self.n_draws
+
+    @property
+    def n_shown(self) -> int:
+        """Number of steps that a progress bar counts: the warm-up and the kept draws."""
+        return self.n_warm_up + self.n_draws
 
     def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
         """Make the inference, after a dense one."""
@@ -272,7 +282,10 @@ class FitOptions(NamedTuple):
         if rate >= 1.0:
             raise ChoiceGPError("lapse must be below 1: at 1 the choices say nothing")
         if learn and isinstance(method, Paper):
-            raise ChoiceGPError("lapse='learn' works with inference='dense', 'joint' or 'mcmc' only")
+            raise ChoiceGPError(
+                "lapse='learn' works with inference='dense', 'sparse', 'joint' or 'mcmc': give a number with the "
+                "paper's approximation"
+            )
         any_kernel = isinstance(kernel, str) and kernel == "auto"
         restarts, seconds = params["n_restarts"], params["max_seconds"]
         return cls(

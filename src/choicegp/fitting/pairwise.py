@@ -13,7 +13,7 @@ from choicegp.data.packing import padded_size
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import hyperpriors_option
-from choicegp.fitting.record import FitResult, scaling
+from choicegp.fitting.record import FitResult, drawn_seed_note, scaling
 from choicegp.inference.descent import Descent, Watch
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned
@@ -40,6 +40,7 @@ class PairOptions(NamedTuple):
     tol: float
     progress: bool | str
     random_state: int
+    drawn_seed: bool
 
     @classmethod
     def validated(cls, params: dict[str, Any]) -> "PairOptions":
@@ -59,6 +60,7 @@ class PairOptions(NamedTuple):
             tol=number_option("tol", params["tol"], 0.0, np.inf),
             progress=params["progress"],
             random_state=seed(params["random_state"]),
+            drawn_seed=params["random_state"] is None,
         )
 
 
@@ -137,6 +139,8 @@ def fit_pairs(data: ChoiceData, options: PairOptions, kind: str, outputs: Any, n
     kept = points if margins.first is not None else tuple(ObjectPairs(*points).features)
     process = jax.tree.map(np.asarray, PairProcess(prior.kernels, kept, end.dual, end.gain))
     notes = (f"{found.n_conflicts} pairs in conflict: {options.conflicts}",) if found.n_conflicts else ()
+    if options.drawn_seed:
+        notes = (*notes, drawn_seed_note(options.random_state))
     trace = -np.asarray(descent.losses)
     result = FitResult(descent.status, descent.message, len(trace), clock.seconds, trace, notes)
     return FittedPairs(process, float(end.evidence), result, centre, scale, data.encoding, data)

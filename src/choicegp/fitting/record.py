@@ -190,6 +190,11 @@ def coinciding_utilities(mean: np.ndarray) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups]
 
 
+def drawn_seed_note(random_state: int) -> str:
+    """Say which seed was drawn for ``random_state=None``."""
+    return f"the seed was drawn: random_state={random_state} repeats this fit"
+
+
 def coinciding_notes(mean: np.ndarray) -> tuple[str, ...]:
     """Say in words which utilities order all objects in the same way.
 

@@ -1,8 +1,9 @@
 """What every inference is, what it is given and gives, and the loop that runs it.
 
-An inference is an object that holds what does not change, and four functions: ``begin`` tries the starts and returns
-the first state, ``step`` makes a block of steps, ``verdict`` says whether and why it ends there, and ``conclude``
-makes the posterior.  Everything that changes is in the state, which is immutable.
+An inference is an object that holds what does not change.  Everything that changes is in its state, an immutable
+record.  Three functions lead from one state to the next and to the result: ``begin`` tries the starts and returns the
+first state, ``step`` makes a block of steps, and ``conclude`` makes the posterior of the last state.  A fourth,
+``verdict``, ends the steps: it returns why the inference ends at a state, or None while it continues.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -106,7 +107,7 @@ class Inferred(NamedTuple):
 
 
 class Inference(Protocol):
-    """The parts of every inference; ``state`` is a record of its own."""
+    """The four functions of every inference; ``state`` is a record of its own."""
 
     def begin(self) -> Any:
         """Return the first state: the best of several starts, where there are several."""
