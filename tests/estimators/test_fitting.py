@@ -56,7 +56,10 @@ WRONG = [
     ({"lapse": "x"}, "lapse must be a number between 0 and 1; got 'x'"),
     ({"lapse": None}, "lapse must be a number between 0 and 1"),
     ({"lapse": True}, "lapse must be a number between 0 and 1"),
-    ({"lapse": "learn", "inference": "paper"}, "lapse='learn' works with inference='dense', 'joint' or 'mcmc' only"),
+    (
+        {"lapse": "learn", "inference": "paper"},
+        "lapse='learn' works with inference='dense', 'sparse', 'joint' or 'mcmc'",
+    ),
     ({"hyperpriors": 3}, "hyperpriors must be a HyperPriors or None; got 3"),
     ({"hyperpriors": (0.0, 1.0)}, "hyperpriors must be a HyperPriors or None"),
     ({"hyperpriors": HyperPriors(lengthscale=(0.0, 0.0))}, "lengthscale must be a mean and a standard deviation"),

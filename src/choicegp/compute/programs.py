@@ -114,6 +114,8 @@ class Program:
 def _compiled(lowered: Any) -> Any:
     """Compile quickly, but for the options that this version of XLA does not know."""
     options = dict(_OPTIONS.get(present_device().platform, {}))
+    if jax.config.read("jax_disable_most_optimizations"):
+        options.pop("xla_backend_optimization_level", None)  # even fewer are asked for
     while options:
         try:
             return lowered.compile(options)
