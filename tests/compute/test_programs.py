@@ -148,8 +148,23 @@ def test_an_option_that_xla_refuses_is_left_out_alone(options, left, monkeypatch
     monkeypatch.setenv("CHOICEGP_CACHE", "off")
     monkeypatch.setattr(programs, "_OPTIONS", {"cpu": options})
     monkeypatch.setattr(jax.stages.Lowered, "compile", noted)
+    jax.config.update("jax_disable_most_optimizations", False)  # as it is for users; set back after each test
     np.testing.assert_allclose(program(rooted)(*ARGUMENTS).root, WANTED)
     assert tried == [options, left]
+
+
+def test_whoever_asks_jax_for_few_optimisations_gets_them(monkeypatch):
+    tried = []
+    compiled = jax.stages.Lowered.compile
+    monkeypatch.setattr(
+        jax.stages.Lowered, "compile", lambda own, given=None: tried.append(given) or compiled(own, given)
+    )
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    monkeypatch.setattr(programs, "_OPTIONS", {"cpu": {"xla_backend_optimization_level": 1}})
+    for few in (False, True):
+        jax.config.update("jax_disable_most_optimizations", few)
+        np.testing.assert_allclose(program(rooted)(*ARGUMENTS).root, WANTED)
+    assert tried == [{"xla_backend_optimization_level": 1}, None]
 
 
 def test_code_that_is_in_no_file_is_not_kept(folder):

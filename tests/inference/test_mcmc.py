@@ -58,8 +58,17 @@ def test_moments_are_those_of_quadrature(sampled, grid):
     steps = np.stack([drawn[:, 0] - drawn[:, 1], drawn[:, 0] - drawn[:, 2]])
     mean = u @ weight
     sd = np.sqrt((u - mean[:, None]) ** 2 @ weight)
-    np.testing.assert_allclose(steps.mean(axis=1), mean, atol=0.12)
-    np.testing.assert_allclose(steps.std(axis=1), sd, rtol=0.08)
+    # The moments of a posterior are those of all 6000 draws: five standard errors.
+    with computing():
+        centre, spread = (
+            np.asarray(part)[0] for part in sampled.posterior_.mean_and_covariance_at(sampled.posterior_.objects)
+        )
+    contrast = np.array([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]])
+    np.testing.assert_allclose(contrast @ centre, mean, atol=0.12)
+    np.testing.assert_allclose(np.sqrt(np.diagonal(contrast @ spread @ contrast.T)), sd, rtol=0.05)
+    # Samples are taken from the 1024 draws that are kept, with standard errors of 0.06 and 3%.
+    np.testing.assert_allclose(steps.mean(axis=1), mean, atol=0.3)
+    np.testing.assert_allclose(steps.std(axis=1), sd, rtol=0.15)
 
 
 def test_probabilities_are_those_of_quadrature(sampled, data, grid):
