@@ -49,7 +49,10 @@ def psd_part(curvature: Array) -> Array:
 
 def _psd_part_2x2(inner: Array) -> Array:
     x, y, z = inner[..., 0, 0], inner[..., 1, 1], inner[..., 0, 1]
-    middle, radius = 0.5 * (x + y), jnp.hypot(0.5 * (x - y), z)  # hypot has finite slopes at zero too
+    middle, apart = 0.5 * (x + y), 0.5 * (x - y)
+    # The slope of hypot at zero is NaN in some versions of JAX: there the radius is zero, and so is its slope.
+    is_round = (apart == 0.0) & (z == 0.0)
+    radius = jnp.where(is_round, 0.0, jnp.hypot(jnp.where(is_round, 1.0, apart), z))
     low, high = middle - radius, middle + radius
     # Only a matrix with eigenvalues of both signs needs their directions, and its radius is larger than |middle|: the
     # projector onto the direction of the larger one has entries of at most about 1, however small the matrix is.
