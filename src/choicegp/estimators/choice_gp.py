@@ -47,6 +47,9 @@ class ChoiceGP(UtilityGP):
         "auto": "rbf", and with sparse inference waves in single features beside it, on learned scales of the features;
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of kernels from
         `choicegp.kernels`.
+    shared_part : bool
+        Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
+        independent utilities most objects that were never shown would be incomparable.  Dense inference only.
     object_effects : bool
         Whether each object id has, beside its features, an effect of its own.
     lapse : float or "learn"
@@ -113,6 +116,7 @@ class ChoiceGP(UtilityGP):
     selection_: "SelectionResult"
     n_utilities: int | str
     inference: str | Method
+    shared_part: bool
     lapse: float | str
     n_inducing: int | None
     batch_size: int | None
@@ -124,6 +128,7 @@ class ChoiceGP(UtilityGP):
         *,
         inference: str | Method = "auto",
         kernel: str | Kernel = "auto",
+        shared_part: bool = True,
         object_effects: bool = False,
         lapse: float | str = 0.0,
         standardize: bool = True,

@@ -257,6 +257,7 @@ class FitOptions(NamedTuple):
     method: Method
     kernel: Kernel
     any_kernel: bool
+    shared_part: bool
     object_effects: bool
     lapse: float
     learn_lapse: bool
@@ -293,6 +294,7 @@ class FitOptions(NamedTuple):
             method=method,
             kernel=kernel_named("rbf" if any_kernel else kernel),
             any_kernel=any_kernel,
+            shared_part=flag_option("shared_part", params.get("shared_part", False)),
             object_effects=flag_option("object_effects", params["object_effects"]),
             lapse=rate,
             learn_lapse=learn,
@@ -330,6 +332,11 @@ class FitOptions(NamedTuple):
             few = isinstance(data, ChoiceData) and (self.object_effects or _n_different(data) <= AUTO_DENSE)
             method = method.decided(few)
         return self._replace(method=method)
+
+    @property
+    def has_shared_part(self) -> bool:
+        """Whether the utilities of this fit have a shared part: one utility has nobody to share with."""
+        return self.shared_part and self.n_utilities > 1 and self.method.begins_dense
 
     def n_starts(self, n_objects: int) -> int:
         """Return how many starts are tried for that number of shown objects."""

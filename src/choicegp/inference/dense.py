@@ -32,7 +32,7 @@ from choicegp.inference.posterior import (
     condition,
     factorise,
     factorise_on_host,
-    gain_of,
+    gains,
     prior_covariance,
 )
 from choicegp.inference.problem import Problem
@@ -144,8 +144,7 @@ def evidence_gradient(prior: UtilityPrior, problem: Problem, moments: GaussianMo
 
     It is also the gradient of the bound at a fixed posterior, hence, at the best sites, the gradient of the best bound.
     """
-    gain = jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
-    slope = 0.5 * (moments.dual[:, :, None] * moments.dual[:, None, :] - gain)
+    slope = 0.5 * (moments.dual[:, :, None] * moments.dual[:, None, :] - gains(moments, sites))
     _, pull_back = jax.vjp(lambda prior: prior_covariance(prior, problem), prior)
     return pull_back(slope)[0]
 
@@ -176,7 +175,7 @@ def _step(
     objective = bound
     if learning.hyperpriors is not None:
         objective += log_density(state.prior, learning.hyperpriors)
-    residual = jnp.linalg.norm(forces - moments.dual) / (1e-12 + jnp.linalg.norm(forces))
+    residual = jnp.linalg.norm(forces - moments.dual[-len(forces) :]) / (1e-12 + jnp.linalg.norm(forces))
     # Near the fixed point the bound on few points wavers by their integration error: that is no drop.
     dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))
     grown = jnp.where(steady, jnp.minimum(1.2 * state.rho, 1.0), state.rho)

@@ -150,7 +150,7 @@ def inferred_from_sites(
 ) -> Inferred:  # fmt: skip
     """Conclude an inference whose posterior is made by its prior and its sites."""
     points = task.points or score_points(task.problem, prior.n_utilities, task.seed)
-    posterior, elbo = conclude(prior, task.problem, factor, sites, points, lapse)
+    posterior, elbo = conclude(prior, task.problem, factor, sites, points, lapse, task.seed)
     jitter = float(np.max(np.asarray(factor.jitter)))
     notes: tuple[str, ...] = ()
     if jitter > 10 * FIRST_JITTER:

@@ -25,7 +25,9 @@ class Marginals(NamedTuple):
     """Gaussian marginals of the utility differences to the first object of each set."""
 
     mean: Array  # (d, a - 1, m)
-    root: Array  # (d, a - 1, a - 1, m) lower Cholesky factor of the covariance
+    # Lower Cholesky factors of the covariances, (d, a - 1, a - 1, m); of utilities that depend on each other, those of
+    # all differences of a set together, (d (a - 1), d (a - 1), m).
+    root: Array
 
 
 def latin_normals(
@@ -105,20 +107,32 @@ def small_cholesky(covariance: Array, scale: Array | None = None) -> Array:
 
 
 def marginals(mean: Array, covariance: Array, batch: SetBatch) -> Marginals:
-    """Take each set's own marginal out of the joint Gaussian (d, t), (d, t, t)."""
+    """Take each set's own marginal out of the joint Gaussian (d, t), (d, t, t) or (d, d, t, t)."""
     rows = batch.rows
-    return of_differences(mean[:, rows], covariance[:, rows[:, None], rows[None, :]])
+    return of_differences(mean[:, rows], covariance[..., rows[:, None], rows[None, :]])
 
 
 def of_differences(mean: Array, covariance: Array) -> Marginals:
-    """Turn means (d, a, m) and covariances (d, a, a, m) inside sets into moments of differences."""
-    to_first = covariance[:, 1:, 1:] - covariance[:, 1:, :1] - covariance[:, :1, 1:] + covariance[:, :1, :1]
-    scale = jnp.max(jnp.abs(covariance), axis=(1, 2))
-    return Marginals(mean[:, 1:] - mean[:, :1], small_cholesky(to_first, scale))
+    """Turn means (d, a, m) and covariances (d, a, a, m) or (d, d, a, a, m) inside sets into moments of differences."""
+    rest, first = slice(1, None), slice(None, 1)
+    to_first = covariance[..., rest, rest, :] - covariance[..., rest, first, :]
+    to_first += covariance[..., first, first, :] - covariance[..., first, rest, :]
+    scale = jnp.max(jnp.abs(covariance), axis=(-3, -2))
+    moved = mean[:, 1:] - mean[:, :1]
+    if covariance.ndim == 4:
+        return Marginals(moved, small_cholesky(to_first, scale))
+    d, n, m = moved.shape
+    together = jnp.swapaxes(to_first, 1, 2).reshape(1, d * n, d * n, m)
+    return Marginals(moved, small_cholesky(together, jnp.max(scale, axis=(0, 1))[None])[0])
 
 
 def samples(marginal: Marginals, normals: Array) -> Array:
     """Turn standard normals into utilities (d, a, m, S), with the utility of each set's first object at zero."""
+    if marginal.root.ndim == 3:
+        d, n, m, s = normals.shape
+        one = Marginals(marginal.mean.reshape(1, d * n, m), marginal.root[None])
+        differences = samples(one, normals.reshape(1, d * n, m, s))[0, 1:].reshape(d, n, m, s)
+        return jnp.pad(differences, ((0, 0), (1, 0), (0, 0), (0, 0)))
     n = normals.shape[1]
     if n <= _UNROLLED:
         moves = [marginal.root[:, :, j, :, None] * normals[:, j, None] for j in range(n)]
@@ -149,7 +163,7 @@ def expect(marginal: Marginals, batch: SetBatch, normals: Array, lapse: Array | 
         return jnp.moveaxis(jnp.pad(array, width).reshape(shape), axis, 0)
 
     chunks = (
-        Marginals(split(marginal.mean, 2), split(marginal.root, 3)),
+        Marginals(split(marginal.mean, 2), split(marginal.root, marginal.root.ndim - 1)),
         split(jnp.asarray(batch.present), 1),
         split(jnp.asarray(batch.chosen), 1),
         split(normals, 2),

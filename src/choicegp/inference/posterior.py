@@ -1,4 +1,12 @@
-"""The Gaussian posterior of the utilities at the shown objects, and at any others (eq:pred)."""
+"""The posterior of the utilities at the shown objects, and at any others (eq:pred).
+
+With a shared part, u_i = f_0 + f_i, the sites of a utility act on the sum.  Given f_0 the utilities are independent, and
+each is what it would be without it: with Q_i = (K_i + Λ_i^-1)^-1 the shared part has precision K_0^-1 + sum_i Q_i, and
+
+    Cov(u_i, u_j) = A_i S_0 A_j^T + [i = j] (K_i - K_i Q_i K_i),    A_i = I - K_i Q_i,
+
+exact given the sites, with d + 1 factorisations of the order of the objects where independent utilities have d.
+"""
 
 from functools import partial
 from typing import NamedTuple
@@ -8,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.linalg import solve_triangular
+from jax.scipy.linalg import cho_solve, solve_triangular
 
 from choicegp.compute.programs import program
 from choicegp.inference.expectation import expected_log_likelihood, marginals
@@ -18,11 +26,12 @@ from choicegp.model.prior import Objects, UtilityPrior
 
 FIRST_JITTER = 1e-9
 LAST_JITTER = 1e-2
+N_GAUSSIAN = 512  # draws of a Gaussian posterior with a shared part
 _LEAST_VARIANCE = 1e-30  # a covariance of zeros too has a factor: a linear kernel where no feature varies
 
 
 class Factor(NamedTuple):
-    """Cholesky factors (d, t, t) of the prior covariance K + jitter, and the jitter (d,) that they took."""
+    """Cholesky factors (p, t, t) of the prior covariance K + jitter, and the jitter (p,) that they took."""
 
     root: Array
     jitter: Array
@@ -32,14 +41,15 @@ class GaussianMoments(NamedTuple):
     """The posterior that prior and sites make."""
 
     mean: Array  # (d, t)
-    covariance: Array  # (d, t, t)
-    dual: Array  # (d, t) K^-1 mean
-    half: Array  # (d, t, t) W with covariance = W^T W
-    kl: Array  # (d,) KL divergence from the prior
+    covariance: Array  # (d, t, t); with a shared part all utilities together, (d, d, t, t)
+    dual: Array  # (p, t) K^-1 mean of each part
+    half: Array  # (p, t, t) W; W^T W is the covariance of a part, of one's own given the shared part
+    kl: Array  # KL divergence from the prior, (d,) or one for all
+    gain: Array | None = None  # (d, t, t) Q, where there is a shared part
 
 
 def prior_covariance(prior: UtilityPrior, problem: Problem) -> Array:
-    """Return K (d, t, t) at the problem's objects; padding is independent of everything, with variance 1."""
+    """Return K (p, t, t) at the problem's objects; padding is independent of everything, with variance 1."""
     valid = problem.valid
     covariance = prior.covariance(problem.objects, problem.objects)
     return jnp.where(valid[:, None] & valid[None, :], covariance, 0.0) + jnp.diag(1.0 * ~valid)
@@ -70,46 +80,95 @@ def condition(factor: Factor, sites: Sites) -> GaussianMoments:
 
     A map over single matrices rather than a batched call: batched LAPACK deadlocked in one release of jaxlib.
     """
+    if len(factor.root) > len(sites.precision):
+        return _condition_with_shared(factor, sites)
 
     def one(args: tuple[Array, Array, Array]) -> GaussianMoments:
         root, precision, linear = args
-        b = jnp.eye(root.shape[0]) + root.T @ (precision @ root)
-        b_root = jnp.linalg.cholesky(b)
-        half = solve_triangular(b_root, root.T, lower=True)
+        half, log_det = half_covariance(root, precision)
         covariance = half.T @ half
         mean = covariance @ linear
         dual = linear - precision @ mean  # (K^-1 + Λ) m = η
         # tr(K^-1 S) - t = -tr(Λ S)
-        kl = 0.5 * (2.0 * jnp.sum(jnp.log(jnp.diag(b_root))) - jnp.sum(precision * covariance) + mean @ dual)
+        kl = log_det + 0.5 * (mean @ dual - jnp.sum(precision * covariance))
         return GaussianMoments(mean, covariance, dual, half, kl)
 
     return jax.lax.map(one, (factor.root, sites.precision, sites.linear))
 
 
-class Draws(NamedTuple):
-    """Draws of the utilities at the shown objects, as what predicts others."""
+def half_covariance(root: Array, precision: Array) -> tuple[Array, Array]:
+    """W with W^T W = (K^-1 + Λ)^-1, and half the log determinant of B = I + L^T Λ L."""
+    b_root = jnp.linalg.cholesky(jnp.eye(root.shape[0]) + root.T @ (precision @ root))
+    return solve_triangular(b_root, root.T, lower=True), jnp.sum(jnp.log(jnp.diag(b_root)))
 
-    dual: Array  # (S, d, t) K^-1 u of each draw u
-    inverse: Array  # (d, t, t) K^-1: what knowing u takes off the prior covariance
+
+def _condition_with_shared(factor: Factor, sites: Sites) -> GaussianMoments:
+    def own(args: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+        root, precision, linear = args
+        half, log_det = half_covariance(root, precision)
+        through = half @ precision
+        # What the sites of u_i say about f_0, with f_i integrated out.
+        pulled = linear - through.T @ (half @ linear)
+        return half, through, precision - through.T @ through, pulled, log_det
+
+    halves, throughs, gain, pulled, log_dets = jax.lax.map(own, (factor.root[1:], sites.precision, sites.linear))
+    half, log_det = half_covariance(factor.root[0], jnp.sum(gain, axis=0))
+    shared = half.T @ (half @ jnp.sum(pulled, axis=0))
+
+    def spread(args: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        own_half, through, linear = args
+        mean = shared + own_half.T @ (own_half @ linear - through @ shared)
+        return mean, half - (half @ through.T) @ own_half, own_half.T @ own_half
+
+    mean, spreads, given = jax.lax.map(spread, (halves, throughs, sites.linear))
+    d, t = mean.shape
+    flat = jnp.moveaxis(spreads, 0, 1).reshape(t, d * t)
+    covariance = jnp.swapaxes((flat.T @ flat).reshape(d, t, d, t), 1, 2)
+    covariance = covariance.at[jnp.arange(d), jnp.arange(d)].add(given)
+    dual = sites.linear - jnp.einsum("dij,dj->di", sites.precision, mean)
+    traced = sum(jnp.sum(sites.precision[i] * covariance[i, i]) for i in range(d))
+    kl = log_det + jnp.sum(log_dets) + 0.5 * (jnp.sum(mean * dual) - traced)
+    dual = jnp.concatenate([jnp.sum(dual, axis=0, keepdims=True), dual])
+    return GaussianMoments(mean, covariance, dual, jnp.concatenate([half[None], halves]), kl, gain)
+
+
+def gains(moments: GaussianMoments, sites: Sites) -> Array:
+    """Return what the choices take off the prior covariance of each part, (p, t, t): K^-1 - K^-1 S K^-1."""
+    if moments.gain is None:
+        return jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
+    own = jnp.concatenate([jnp.sum(moments.gain, axis=0, keepdims=True), moments.gain])
+    return jax.lax.map(lambda gain: gain_of(moments.half[0], gain), own)
+
+
+class Draws(NamedTuple):
+    """Draws of the parts of the utilities at the shown objects, as what predicts others.
+
+    Each of H settings of the hyperparameters has S draws; all draws count alike.
+    """
+
+    prior: UtilityPrior  # every parameter has a leading axis of length H
+    dual: Array  # (H, S, p, t) K^-1 f of each draw f
+    inverse: Array  # (H, p, t, t) K^-1: what knowing f takes off the prior covariance
 
 
 class Posterior(eqx.Module):
-    """Gaussian posterior of the utilities, ready to predict: nothing is factorised again.
+    """Posterior of the utilities, ready to predict: nothing is factorised again.
 
     Attributes
     ----------
     prior : UtilityPrior
+        With the most probable hyperparameters.
     objects : Objects
         The objects that were shown.
     mean : Array (d, t)
-        Posterior means at those objects.
-    dual : Array (d, t)
-        K^-1 mean.
+        Means of the Gaussian posterior at those objects.
+    dual : Array (p, t)
+        K^-1 mean of each part.
     gain : Array (d, t, t)
-        K^-1 - K^-1 S K^-1 = Λ - Λ S Λ: what the choices take off the prior covariance.
+        (K + Λ^-1)^-1, K the covariance of a utility's own part: what the choices take off it, given the shared part.
     lapse : Array or None
     draws : Draws or None
-        Where the posterior was sampled; the other attributes are then the moments of the draws.
+        What predictions use, where there are draws: always with a shared part.
     """
 
     prior: UtilityPrior
@@ -123,7 +182,7 @@ class Posterior(eqx.Module):
     @property
     def n_utilities(self) -> int:
         """Number of utilities."""
-        return self.dual.shape[0]
+        return self.mean.shape[0]
 
     @property
     def is_sparse(self) -> bool:
@@ -133,23 +192,43 @@ class Posterior(eqx.Module):
     @partial(jax.jit, inline=True)
     def mean_at(self, objects: Objects) -> Array:
         """Return the posterior means (d, n) at other objects."""
-        return jnp.einsum("dtn,dt->dn", self.prior.covariance(self.objects, objects), self.dual)
+        if self.draws is None:
+            return jnp.einsum("dtn,dt->dn", self.prior.covariance(self.objects, objects), self.dual)
+        return jnp.mean(jax.lax.map(lambda draws: _mean_of(draws, self.objects, objects), self.draws), axis=0)
 
     @partial(jax.jit, inline=True)
     def mean_and_variance_at(self, objects: Objects) -> tuple[Array, Array]:
         """Return posterior means and variances, each (d, n)."""
-        cross = self.prior.covariance(self.objects, objects)
-        shrink = jnp.einsum("dtn,dtn->dn", cross, self.gain @ cross)
-        variance = jnp.maximum(self.prior.variance(objects) - shrink, 0.0)
-        return jnp.einsum("dtn,dt->dn", cross, self.dual), variance
+        if self.draws is None:
+            cross = self.prior.covariance(self.objects, objects)
+            shrink = jnp.einsum("dtn,dtn->dn", cross, self.gain @ cross)
+            variance = jnp.maximum(self.prior.variance(objects) - shrink, 0.0)
+            return jnp.einsum("dtn,dt->dn", cross, self.dual), variance
+        mean, square = jax.lax.map(lambda draws: _squares_of(draws, self.objects, objects), self.draws)
+        centre = jnp.mean(mean, axis=0)
+        return centre, jnp.maximum(jnp.mean(square, axis=0) - centre**2, 0.0)
 
     @partial(jax.jit, inline=True)
     def mean_and_covariance_at(self, objects: Objects) -> tuple[Array, Array]:
-        """Return posterior means (d, n) and covariances (d, n, n)."""
+        """Return means (d, n) and covariances (d, n, n) of independent Gaussian utilities."""
         cross = self.prior.covariance(self.objects, objects)
         shrink = jnp.swapaxes(cross, 1, 2) @ (self.gain @ cross)
         covariance = self.prior.covariance(objects, objects) - shrink
         return jnp.einsum("dtn,dt->dn", cross, self.dual), 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2))
+
+
+def _mean_of(draws: Draws, shown: Objects, objects: Objects) -> Array:
+    """Return the means (d, n) by the draws of one setting."""
+    cross = draws.prior.covariance(shown, objects)
+    return draws.prior.total(jnp.einsum("ptn,pt->pn", cross, jnp.mean(draws.dual, axis=0)))
+
+
+def _squares_of(draws: Draws, shown: Objects, objects: Objects) -> tuple[Array, Array]:
+    """Return means and mean squares (d, n) by the draws of one setting."""
+    cross = draws.prior.covariance(shown, objects)
+    left = draws.prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, draws.inverse @ cross)
+    drawn = jax.vmap(draws.prior.total)(jnp.einsum("ptn,spt->spn", cross, draws.dual))
+    return jnp.mean(drawn, axis=0), jnp.mean(drawn**2, axis=0) + draws.prior.total(jnp.maximum(left, 0.0))
 
 
 def gain_of(half: Array, precision: Array) -> Array:
@@ -172,27 +251,56 @@ def conclude(
     sites: Sites,
     normals: tuple[np.ndarray, ...],
     lapse: Array | None,
+    seed: int = 0,
 ) -> Conclusion:
     """Make the posterior that prior and sites define, as plain arrays without the padding, and score it.
 
     Every inference is scored here, on points it has not seen, without hyperpriors.
     """
-    mean, dual, gain, bound = (np.asarray(part) for part in _conclude(factor, sites, problem, normals, lapse))
+    standard = None
+    if prior.shared:
+        # In pairs of opposite signs, so that the draws have the posterior's means.
+        half = np.random.default_rng(seed).normal(size=(N_GAUSSIAN // 2, *factor.root.shape[:2]))
+        standard = np.concatenate([half, -half])
+    found = _conclude(factor, sites, problem, normals, lapse, standard)
+    mean, dual, gain, bound = (np.asarray(part) for part in found[:4])
     n = problem.n_objects
     objects = Objects(problem.objects.X[:n], problem.objects.codes[:n])
-    arrays = Posterior(prior, objects, mean[:, :n], dual[:, :n], gain[:, :n, :n], lapse)  # type: ignore[arg-type]
+    draws = None
+    if found[4] is not None:
+        one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], prior)
+        draws = draws_of(one, objects, np.asarray(found[4])[None, ..., :n])
+    arrays = Posterior(prior, objects, mean[:, :n], dual[:, :n], gain[:, :n, :n], lapse, draws)  # type: ignore[arg-type]
     return Conclusion(jax.tree.map(np.asarray, arrays), float(bound))
 
 
 @program
 def _conclude(
-    factor: Factor, sites: Sites, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
-) -> tuple[Array, Array, Array, Array]:
+    factor: Factor, sites: Sites, problem: Problem, normals: tuple[Array, ...], lapse: Array | None,
+    standard: Array | None,
+) -> tuple[Array, Array, Array, Array, Array | None]:  # fmt: skip
     # One program, so that the posterior is made, and compiled, once.
     moments = condition(factor, sites)
-    gain = jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
     bound = evidence_bound(moments.mean, moments.covariance, moments.kl, problem, normals, lapse)
-    return moments.mean, moments.dual, gain, bound
+    if standard is None:
+        return moments.mean, moments.dual, gains(moments, sites), bound, None
+    return moments.mean, moments.dual, moments.gain, bound, _gaussian_duals(factor, sites, moments, standard)
+
+
+def _gaussian_duals(factor: Factor, sites: Sites, moments: GaussianMoments, standard: Array) -> Array:
+    """Turn standard normals (S, p, t) into K^-1 f (S, p, t) of draws f of the parts; the first part is shared."""
+    root, half = factor.root[0], moments.half
+    shared = root @ (root.T @ moments.dual[0]) + standard[:, 0] @ half[0]
+
+    def own(args: tuple[Array, ...]) -> Array:
+        own_root, own_half, precision, linear, normal = args
+        part = ((linear - shared @ precision) @ own_half.T + normal) @ own_half
+        return cho_solve((own_root, True), part.T).T
+
+    normals = jnp.moveaxis(standard[:, 1:], 1, 0)
+    duals = jax.lax.map(own, (factor.root[1:], half[1:], sites.precision, sites.linear, normals))
+    first = cho_solve((root, True), shared.T).T
+    return jnp.moveaxis(jnp.concatenate([first[None], duals]), 0, 1)
 
 
 def evidence_bound(
@@ -225,20 +333,12 @@ def factorise_on_host(covariance: np.ndarray) -> Factor:
     return Factor(np.array(roots), np.array(jitters))  # type: ignore[arg-type]
 
 
-def prior_root(posterior: Posterior) -> np.ndarray:
-    """Return L (d, t, t), the Cholesky factor of the prior covariance at the shown objects."""
-    covariance = posterior.prior.covariance(posterior.objects, posterior.objects)
-    return np.asarray(factorise_on_host(np.asarray(covariance)).root)
-
-
-def posterior_of_draws(
-    posterior: Posterior, utilities: np.ndarray, mean: np.ndarray, covariance: np.ndarray
-) -> Posterior:
-    """Replace the utilities of a posterior by draws (S, d, t) of them with these means (d, t) and covariances."""
-    inverse_root = np.linalg.inv(prior_root(posterior))
-    inverse = np.swapaxes(inverse_root, 1, 2) @ inverse_root
-    through = inverse @ covariance @ inverse
-    gain = inverse - 0.5 * (through + np.swapaxes(through, 1, 2))
-    dual = np.einsum("dij,dj->di", inverse, mean)
-    draws = Draws(np.einsum("dij,sdj->sdi", inverse, utilities), inverse)  # type: ignore[arg-type]
-    return Posterior(posterior.prior, posterior.objects, mean, dual, gain, posterior.lapse, draws)  # type: ignore[arg-type]
+def draws_of(prior: UtilityPrior, objects: Objects, dual: np.ndarray) -> Draws:
+    """Complete draws of the parts at the shown objects, given as K^-1 f (H, S, p, t), for H settings of the prior."""
+    inverses = []
+    for h in range(len(dual)):
+        setting = jax.tree.map(lambda leaf, h=h: leaf[h], prior)
+        roots = np.asarray(factorise_on_host(np.asarray(setting.covariance(objects, objects))).root)
+        inverse_roots = np.linalg.inv(roots)
+        inverses.append(np.swapaxes(inverse_roots, 1, 2) @ inverse_roots)
+    return Draws(prior, dual, np.array(inverses))  # type: ignore[arg-type]

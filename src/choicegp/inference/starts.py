@@ -37,7 +37,7 @@ covariance_at = program(prior_covariance)
 
 def random_start(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Sites:
     """Sites without precision whose posterior mean is a smooth random function of a certain size."""
-    covariance = np.asarray(covariance_at(prior, problem))
+    covariance = np.asarray(covariance_at(prior, problem))[int(prior.shared) :]
     draw = rng.normal(size=covariance.shape[:2]) * np.asarray(problem.valid)
     size = np.sqrt(np.mean(np.sum(covariance**2, axis=2)))
     return Sites(np.zeros(covariance.shape), _FIRST_SIZE * draw / size)  # type: ignore[arg-type]
@@ -102,14 +102,14 @@ def shrunk_starts(posterior: Posterior, problem: Problem) -> list[Start]:
 def recovered_sites(posterior: Posterior, problem: Problem) -> Sites:
     """Return the sites that make this posterior of the prior: Λ = G (I - K G)^-1 and η = K^-1 m + Λ m.
 
-    G = (K + Λ^-1)^-1 is what a posterior keeps; padding has no sites.
+    G = (K + Λ^-1)^-1, with the covariance K of a utility's own part, is what a posterior keeps; padding has no sites.
     """
-    n, t = problem.n_objects, len(problem.valid)
-    covariance = np.asarray(covariance_at(posterior.prior, problem))[:, :n, :n]
+    n, t, d = problem.n_objects, len(problem.valid), posterior.n_utilities
+    covariance = np.asarray(covariance_at(posterior.prior, problem))[-d:, :n, :n]
     gain, mean = np.asarray(posterior.gain), np.asarray(posterior.mean)
     # Solved from the right: Λ (I - K G) = G, and both Λ and G are symmetric.
     precision = np.linalg.solve(np.eye(n) - np.swapaxes(covariance @ gain, 1, 2), gain)
     precision = 0.5 * (precision + np.swapaxes(precision, 1, 2))
-    linear = np.asarray(posterior.dual) + (precision @ mean[..., None])[..., 0]
+    linear = np.asarray(posterior.dual)[-d:] + (precision @ mean[..., None])[..., 0]
     more = (0, t - n)
     return Sites(np.pad(precision, ((0, 0), more, more)), np.pad(linear, ((0, 0), more)))  # type: ignore[arg-type]

@@ -1,47 +1,64 @@
 """Coordinates in which the Gaussian posterior is standard normal, and the exact log posterior in them.
 
-With K = L L^T a utility is u = L v, v ~ N(0, I) before any choice.  The Gaussian posterior has
-S = L B^-1 L^T, and B^-1 = I - L^T G L with G = K^-1 - K^-1 S K^-1, what the choices take off the prior covariance
-(`Posterior.gain`).  So v = L^T K^-1 m + T w with T T^T = B^-1 and w ~ N(0, I): whatever the prior covariance's
-condition, nothing is divided by its small eigenvalues.
+Prior times sites is Gaussian in the parts f of the utilities: evidence Z times density N(f; m, S).  With S = W^T W
+(of a utility's own part given the shared one, see `choicegp.inference.posterior`), f = m + W^T w and w ~ N(0, I).
+Sites that were made at some hyperparameters serve at others too: m, W and Z follow the prior.  The exact posterior of
+w and the hyperparameters together is then
+
+    log p(choices | u) - log sites(u) + log Z(hyperparameters) - |w|²/2 + log p(hyperparameters),
+
+in which w is nearly standard normal whatever the hyperparameters are: the sites have taken the choices into account
+already, and what is left to a sampler is where the likelihood is not Gaussian.
 """
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from choicegp.inference.posterior import Posterior, prior_root
+from choicegp.inference.posterior import half_covariance
 from choicegp.inference.problem import Problem
+from choicegp.inference.sites import Sites
 
 
 class Whitening(NamedTuple):
-    """A map from standard normals w (d, t) to utilities."""
+    """A map from standard normals w (p, t) to the parts of the utilities."""
 
-    root: np.ndarray  # (d, t, t) L, the Cholesky factor of the prior covariance
-    centre: np.ndarray  # (d, t) L^T K^-1 m
-    spread: np.ndarray  # (d, t, t) T, the Cholesky factor of B^-1
+    half: Array  # (d, t, t) W of each utility's own part
+    through: Array  # (d, t, t) W Λ
+    centre: Array  # (d, t) W η
+    shared_half: Array | None  # (t, t) W of the shared part
+    shared_centre: Array | None  # (t,)
+    log_evidence: Array  # log Z
 
-    def latent(self, w: Array) -> Array:
-        """Return v = L^-1 u, standard normal under the prior, for w (d, t)."""
-        return jnp.asarray(self.centre) + jnp.einsum("dij,dj->di", self.spread, w)
+    def parts(self, w: Array) -> Array:
+        """Return the parts (p, t) of the utilities at the objects."""
+        if self.shared_half is None or self.shared_centre is None:
+            return jnp.einsum("dji,dj->di", self.half, self.centre + w)
+        shared = self.shared_half.T @ (self.shared_centre + w[0])
+        own = jnp.einsum("dji,dj->di", self.half, self.centre - self.through @ shared + w[1:])
+        return jnp.concatenate([shared[None], own])
 
-    def utilities(self, w: Array) -> Array:
-        """Return the utilities (d, t) of the objects."""
-        return jnp.einsum("dij,dj->di", self.root, self.latent(w))
 
+def whiten(root: Array, sites: Sites) -> Whitening:
+    """Find the coordinates, from the Cholesky factors (p, t, t) of the prior covariance; can be differentiated."""
+    own_root = root[len(root) - len(sites.precision) :]
 
-def whiten(posterior: Posterior) -> Whitening:
-    """Find the coordinates of a Gaussian posterior."""
-    root = prior_root(posterior)
-    turned = np.swapaxes(root, 1, 2)
-    rest = np.eye(root.shape[1]) - turned @ np.asarray(posterior.gain) @ root
-    # Eigenvalues of B^-1 are in (0, 1]; rounding alone can push a small one below zero.
-    values, vectors = np.linalg.eigh(0.5 * (rest + np.swapaxes(rest, 1, 2)))
-    spread = vectors * np.sqrt(np.clip(values, 1e-10, 1.0))[:, None, :]
-    centre = np.einsum("dji,dj->di", root, np.asarray(posterior.dual))
-    return Whitening(root, centre, spread)
+    def own(args: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+        factor, precision, linear = args
+        half, log_det = half_covariance(factor, precision)
+        through, centre = half @ precision, half @ linear
+        return half, through, centre, log_det, precision - through.T @ through, linear - through.T @ centre
+
+    half, through, centre, log_dets, gain, pulled = jax.lax.map(own, (own_root, sites.precision, sites.linear))
+    log_evidence = 0.5 * jnp.sum(centre**2) - jnp.sum(log_dets)
+    if len(own_root) == len(root):
+        return Whitening(half, through, centre, None, None, log_evidence)
+    shared_half, log_det = half_covariance(root[0], jnp.sum(gain, axis=0))
+    shared_centre = shared_half @ jnp.sum(pulled, axis=0)
+    log_evidence += 0.5 * jnp.sum(shared_centre**2) - log_det
+    return Whitening(half, through, centre, shared_half, shared_centre, log_evidence)
 
 
 def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
@@ -53,9 +70,11 @@ def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
     return jnp.concatenate([jnp.zeros(0), *logs])
 
 
-def log_posterior(w: Array, whitening: Whitening, problem: Problem, lapse: Array | None) -> tuple[Array, Array]:
-    """Return the log of the exact posterior density of w, up to a constant, and its `log_choices`."""
-    latent = whitening.latent(w)
-    logs = log_choices(jnp.einsum("dij,dj->di", whitening.root, latent), problem, lapse)
+def log_posterior(w: Array, whitening: Whitening, sites: Sites, problem: Problem, lapse: Array | None) -> Array:
+    """Return the log of the exact posterior density of w (p, t), without the hyperparameters' own prior."""
+    parts = whitening.parts(w)
+    u = parts if whitening.shared_half is None else parts[:1] + parts[1:]
     weight = jnp.concatenate([jnp.zeros(0), *(batch.weight for batch in problem.batches)])
-    return weight @ logs - 0.5 * jnp.sum(latent**2), logs
+    in_sites = jnp.sum(sites.linear * u) - 0.5 * jnp.einsum("di,dij,dj->", u, sites.precision, u)
+    exact = weight @ log_choices(u, problem, lapse)
+    return exact - in_sites + whitening.log_evidence - 0.5 * jnp.sum(w**2)

@@ -1,4 +1,9 @@
-"""The prior: d independent Gaussian processes over objects, eq:prior of the paper, and weak priors on their parameters.
+"""The prior: d Gaussian processes over objects (eq:prior of the paper), and weak priors on their parameters.
+
+The paper's utilities are independent.  Then they are so at every object that was never shown, and of a few such objects
+most are incomparable, however well the features tell good ones from bad.  What people judge by is related: here a
+utility may be the sum u_i = f_0 + f_i of a part that all utilities share and of a part of its own, and the variances
+of the parts, which are learned, say how close the utilities are.
 
 An object is its features and its id.  Features never say everything about an object: with object effects, a
 utility has one more independent term for each id.  All rows of that id share the term and no other row does,
@@ -39,39 +44,53 @@ class Objects(NamedTuple):
 
 
 class UtilityPrior(eqx.Module):
-    """Zero-mean Gaussian processes, one per utility.
+    """Zero-mean Gaussian processes, the parts of which utilities are made.
 
     Attributes
     ----------
     kernels : Kernel
-        Every parameter has a leading axis of length d.
-    log_effect_variance : Array (d,) or None
+        Of the parts: every parameter has a leading axis of length p.  Without a shared part, the parts are the
+        utilities, p = d; with one, it comes first, and p = d + 1.
+    log_effect_variance : Array (p,) or None
         Log of the variance of the object effects; None for none.
+    shared : bool
+        Whether the first part is shared by all utilities.
     """
 
     kernels: Kernel
-    log_effect_variance: Float[AnyArray, " d"] | None = None
+    log_effect_variance: Float[AnyArray, " p"] | None = None
+    shared: bool = eqx.field(static=True, default=False)
 
     @classmethod
     def create(
-        cls, kernel: Kernel, n_features: int, n_utilities: int, effect_variance: float | None = None
-    ) -> "UtilityPrior":
-        """Give every utility its own copy of ``kernel``, with one lengthscale per feature."""
-        one = kernel.for_features(n_features)
-        kernels = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf, dtype=float)] * n_utilities), one)
-        effect = None if effect_variance is None else np.full(n_utilities, np.log(effect_variance))
-        return cls(kernels, effect)
+        cls, kernel: Kernel, n_features: int, n_utilities: int, effect_variance: float | None = None, *,
+        shared: bool = False,
+    ) -> "UtilityPrior":  # fmt: skip
+        """Give every part its own copy of ``kernel``, with one lengthscale per feature."""
+        one, n_parts = kernel.for_features(n_features), n_utilities + shared
+        kernels = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf, dtype=float)] * n_parts), one)
+        effect = None if effect_variance is None else np.full(n_parts, np.log(effect_variance))
+        return cls(kernels, effect, shared)
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return jax.tree.leaves(self.kernels)[0].shape[0]
 
     @property
     def n_utilities(self) -> int:
         """Number of utilities."""
-        return jax.tree.leaves(self.kernels)[0].shape[0]
+        return self.n_parts - self.shared
+
+    def total(self, parts: Float[AnyArray, "p *n"]) -> Float[AnyArray, "d *n"]:
+        """Add the shared part, if there is one, to the others: from (p, ...) to (d, ...)."""
+        return parts[:1] + parts[1:] if self.shared else parts
 
     @partial(jax.jit, inline=True)  # by itself, too, one program and not one for every operation
-    def covariance(self, first: Objects, second: Objects) -> Float[Array, "d n1 n2"]:
-        """Return the covariances (d, n1, n2) of the utilities between two groups of objects.
+    def covariance(self, first: Objects, second: Objects) -> Float[Array, "p n1 n2"]:
+        """Return the covariances (p, n1, n2) of the parts between two groups of objects.
 
-        A group may have objects of its own for each utility: its X is then (d, n, c).
+        A group may have objects of its own for each part: its X is then (p, n, c).
         """
         own = tuple(0 if np.ndim(group.X) == 3 else None for group in (first, second))
         gram = jax.vmap(lambda kernel, X1, X2: kernel.gram(X1, X2), (0, *own))(self.kernels, first.X, second.X)
@@ -81,8 +100,8 @@ class UtilityPrior(eqx.Module):
         return gram + jnp.exp(self.log_effect_variance)[:, None, None] * same[None]
 
     @partial(jax.jit, inline=True)
-    def variance(self, objects: Objects) -> Float[Array, "d n"]:
-        """Return the variances (d, n) of the utilities at the objects."""
+    def variance(self, objects: Objects) -> Float[Array, "p n"]:
+        """Return the variances (p, n) of the parts at the objects."""
         diagonal = jax.vmap(lambda kernel: kernel.diagonal(objects.X))(self.kernels)
         if self.log_effect_variance is None:
             return diagonal

@@ -23,7 +23,7 @@ from choicegp.inference.expectation import Marginals, of_differences, samples, s
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, pair_logs, subset_probabilities
-from choicegp.model.prior import Objects
+from choicegp.model.prior import Objects, UtilityPrior
 
 N_SAMPLES = 512
 SCORE_SAMPLES = 1024
@@ -76,44 +76,68 @@ def _cells(a: int) -> int:
 
 
 class SetUtilities(NamedTuple):
-    """Posterior of the utilities inside sets: Gaussian differences, moved by what each draw says.
+    """Posterior of the utilities inside sets, as Gaussian differences of their parts to a set's first object.
 
     Attributes
     ----------
     marginal : Marginals
-    moves : Array (d, a, m, S) or None
-        With a sampled posterior, the utilities that each draw predicts; the marginal is then what no draw knows.
+        Where there are draws, of what no draw knows: every array has a leading axis of H settings.
+    moves : Array (H, p, a, m, S) or None
+        What each draw predicts.
+    shared : bool
+        Whether the first part is shared by all utilities.
     """
 
     marginal: Marginals
-    moves: Array | None
+    moves: Array | None = None
+    shared: bool = False
 
     def sampled(self, normals: Array) -> Array:
-        """Turn standard normals (d, a - 1, 1, S) into utilities (d, a, m, S)."""
+        """Turn standard normals (p, a - 1, 1, S) into utilities (d, a, m, S)."""
         m = self.marginal.mean.shape[-1]
-        u = samples(self.marginal, jnp.broadcast_to(normals, _wide(normals, m)))
-        return u if self.moves is None else u + self.moves
+        wide = jnp.broadcast_to(normals, _wide(normals, m))
+        if self.moves is None:
+            return samples(self.marginal, wide)
+        p, n, _, n_points = wide.shape
+        by_setting = jnp.moveaxis(wide.reshape(p, n, m, len(self.moves), -1), 3, 0)
+        drawn = jax.vmap(samples)(self.marginal, by_setting) + self.moves
+        u = jnp.moveaxis(drawn, 0, 3).reshape(p, n + 1, m, n_points)
+        return u[:1] + u[1:] if self.shared else u
 
 
 def set_utilities(posterior: Posterior, objects: Objects, n_points: int) -> SetUtilities:
     """Return the posterior inside sets; ``objects`` holds arrays (a, m, c) and (a, m)."""
-    a, m, c = objects.X.shape
-    flat = Objects(objects.X.reshape(a * m, c), objects.codes.reshape(a * m))
-    cross = posterior.prior.covariance(posterior.objects, flat)
-    d, t, _ = cross.shape
     draws = posterior.draws
-    gain = posterior.gain if draws is None else draws.inverse
-    through = (gain @ cross).reshape(d, t, a, m)
-    shrink = jnp.einsum("dtom,dtpm->dopm", cross.reshape(d, t, a, m), through)
-    own = jax.vmap(lambda one: posterior.prior.covariance(one, one), 1, -1)(objects)
-    covariance = own - 0.5 * (shrink + jnp.swapaxes(shrink, 1, 2))
     if draws is None:
-        mean = jnp.einsum("dtn,dt->dn", cross, posterior.dual).reshape(d, a, m)
-        return SetUtilities(of_differences(mean, covariance), None)
-    # As many draws as points, evenly; both are powers of two.
-    dual = draws.dual[:: max(1, len(draws.dual) // n_points)]
-    moves = jnp.einsum("dtn,sdt->dns", cross, dual).reshape(d, a, m, n_points)
-    return SetUtilities(of_differences(jnp.zeros((d, a, m)), covariance), moves - moves[:, :1])
+        cross, covariance = _inside_sets(posterior.prior, posterior.objects, objects, posterior.gain)
+        mean = jnp.einsum("dtom,dt->dom", cross, posterior.dual)
+        return SetUtilities(of_differences(mean, covariance))
+    # As many draws as points, evenly from all settings; all are powers of two.
+    n_settings, n_draws = draws.dual.shape[:2]
+    if n_points < n_settings:
+        draws = jax.tree.map(lambda leaf: leaf[:: n_settings // n_points], draws)
+        n_settings = n_points
+    dual = draws.dual[:, :: max(1, n_settings * n_draws // n_points)]
+    repeats = n_points // (n_settings * dual.shape[1])
+
+    def of_setting(setting: tuple[UtilityPrior, Array, Array]) -> tuple[Marginals, Array]:
+        prior, inverse, own = setting
+        cross, covariance = _inside_sets(prior, posterior.objects, objects, inverse)
+        moves = jnp.repeat(jnp.einsum("ptom,spt->poms", cross, own), repeats, axis=-1)
+        return of_differences(jnp.zeros(cross.shape[::2] + cross.shape[3:]), covariance), moves - moves[:, :1]
+
+    return SetUtilities(*jax.lax.map(of_setting, (draws.prior, draws.inverse, dual)), posterior.prior.shared)
+
+
+def _inside_sets(prior: UtilityPrior, shown: Objects, objects: Objects, gain: Array) -> tuple[Array, Array]:
+    """Return prior covariances of shown objects with those of sets, (p, t, a, m), and what is left, (p, a, a, m)."""
+    a, m, c = objects.X.shape
+    cross = prior.covariance(shown, Objects(objects.X.reshape(a * m, c), objects.codes.reshape(a * m)))
+    p, t, _ = cross.shape
+    through, cross = (gain @ cross).reshape(p, t, a, m), cross.reshape(p, t, a, m)
+    shrink = jnp.einsum("ptom,ptqm->poqm", cross, through)
+    own = jax.vmap(lambda one: prior.covariance(one, one), 1, -1)(objects)
+    return cross, own - 0.5 * (shrink + jnp.swapaxes(shrink, 1, 2))
 
 
 @program
@@ -133,27 +157,24 @@ def subset_table(posterior: Posterior, objects: Objects, normals: Array) -> Arra
 
 def _mean_table(utilities: SetUtilities, normals: Array) -> Array:
     """Average the tables of the samples, a few samples at a time: (2^a, m)."""
-    _, a, m = utilities.marginal.mean.shape
-    a += 1  # the marginal is that of differences to the first object
-    n_points = normals.shape[-1]
+    drawn = utilities.sampled(normals)
+    _, a, m, n_points = drawn.shape
     most = _IN_CACHE if present_device().platform == "cpu" else _ON_ACCELERATOR
 
-    def add(total: Array, block: tuple[Array, Array | None]) -> tuple[Array, None]:
-        subsets = subset_probabilities(utilities._replace(moves=block[1]).sampled(block[0]))
+    def add(total: Array, block: Array) -> tuple[Array, None]:
+        subsets = subset_probabilities(block)
         return total + jnp.sum(subsets / jnp.sum(subsets, axis=0), axis=-1), None
 
-    blocks = _in_blocks(normals, utilities.moves, most // (2**a * m))
-    total, _ = jax.lax.scan(add, jnp.zeros((2**a, m), jnp.result_type(utilities.marginal.mean, normals)), blocks)
+    blocks = _in_blocks(drawn, most // (2**a * m))
+    total, _ = jax.lax.scan(add, jnp.zeros((2**a, m), drawn.dtype), blocks)
     return total / n_points
 
 
-def _in_blocks(normals: Array, moves: Array | None, most: int) -> tuple[Array, Array | None]:
+def _in_blocks(drawn: Array, most: int) -> Array:
     """Lay the points along a first axis of blocks, of at most ``most`` each; numbers of points are powers of two."""
-    n_points = normals.shape[-1]
+    n_points = drawn.shape[-1]
     size = min(n_points, 1 << max(0, most.bit_length() - 1))
-    return jax.tree.map(
-        lambda part: jnp.moveaxis(part.reshape(*part.shape[:3], n_points // size, size), 3, 0), (normals, moves)
-    )
+    return jnp.moveaxis(drawn.reshape(*drawn.shape[:3], n_points // size, size), 3, 0)
 
 
 def _pair_table(marginal: Marginals) -> Array:
@@ -196,17 +217,15 @@ def log_likelihoods(
 def _log_likelihoods(
     posterior: Posterior, objects: Objects, order: Array, chosen: Array, normals: Array, errors: ErrorModel
 ) -> Array:
-    a, m = chosen.shape
-    d, _, _, n_points = normals.shape
-    utilities = set_utilities(posterior, objects, n_points)
+    drawn = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
+    d, a, m, n_points = drawn.shape
     present = jnp.ones(chosen.shape, bool)
 
-    def of_block(block: tuple[Array, Array | None]) -> Array:
-        drawn = utilities._replace(moves=block[1]).sampled(block[0])
-        u = jnp.take_along_axis(drawn, order[None, :, :, None], axis=1, mode="promise_in_bounds")
+    def of_block(block: Array) -> Array:
+        u = jnp.take_along_axis(block, order[None, :, :, None], axis=1, mode="promise_in_bounds")
         return errors.sampled(u, present, chosen, posterior.lapse)
 
-    blocks = _in_blocks(normals, utilities.moves, _BLOCK // (d * a * a * m * errors.n_nodes))
+    blocks = _in_blocks(drawn, _BLOCK // (d * a * a * m * errors.n_nodes))
     return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
 
 
@@ -243,7 +262,7 @@ class ChoicePredictor(NamedTuple):
             yield group, Objects(self.objects.X[group.rows], self.objects.codes[group.rows])
 
     def _normals(self, a: int, n: int) -> np.ndarray:
-        return sobol_normals(self.posterior.n_utilities, a - 1, n, np.random.default_rng(0))
+        return sobol_normals(self.posterior.prior.n_parts, a - 1, n, np.random.default_rng(0))
 
     def probabilities(self) -> list[np.ndarray]:
         """P(object is chosen), one array per set aligned with ``data.shown``."""

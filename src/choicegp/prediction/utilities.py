@@ -12,12 +12,13 @@ from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Utilities
 from choicegp.inference.expectation import sobol_normals
-from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise
+from choicegp.inference.posterior import FIRST_JITTER, Draws, Posterior, factorise
 from choicegp.model.likelihood import pair_logs
 from choicegp.model.prior import Objects
 from choicegp.prediction.choices import set_utilities
 
 MOST_JOINT = 5000  # objects sampled jointly
+_FACTORED = 3e10  # multiplications of the factors for samples from draws: with many objects, of fewer settings
 _MOST_CANDIDATES = 1500
 _N_SAMPLES = 512
 _REFERENCE = 64  # objects of the largest sums, with which all others are compared first
@@ -32,12 +33,35 @@ def _joint_roots(posterior: Posterior, objects: Objects) -> tuple[Array, Array]:
 
 
 @program
-def _continued(posterior: Posterior, objects: Objects, dual: Array) -> tuple[Array, Array]:
-    """Return the means (S, d, n) that draws with these duals predict, and the covariance (d, n, n) that is left."""
-    cross = posterior.prior.covariance(posterior.objects, objects)
-    assert posterior.draws is not None
-    left = posterior.prior.covariance(objects, objects) - jnp.swapaxes(cross, 1, 2) @ (posterior.draws.inverse @ cross)
-    return jnp.einsum("dtn,sdt->sdn", cross, dual), 0.5 * (left + jnp.swapaxes(left, 1, 2))
+def _continued(draws: Draws, shown: Objects, objects: Objects) -> tuple[Array, Array]:
+    """Return what the draws of one setting predict, (S, p, n), and a root (p, n, n) of the covariance that is left."""
+    cross = draws.prior.covariance(shown, objects)
+    left = draws.prior.covariance(objects, objects) - jnp.swapaxes(cross, 1, 2) @ (draws.inverse @ cross)
+    # Of shown objects nothing is left but rounding errors, of the size of the prior's variance.
+    scale = jnp.mean(draws.prior.variance(objects), axis=1)[:, None, None]
+    left = 0.5 * (left + jnp.swapaxes(left, 1, 2)) + FIRST_JITTER * scale * jnp.eye(cross.shape[2])
+    root = factorise(left, jnp.full(len(left), FIRST_JITTER)).root
+    return jnp.einsum("ptn,spt->spn", cross, draws.dual), root
+
+
+def _samples_from_draws(posterior: Posterior, objects: Objects, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+    """Each sample continues one draw: its own means, and what the draw does not say."""
+    draws, n = posterior.draws, len(objects.X)
+    assert draws is not None
+    n_settings, n_draws, p, _ = draws.dual.shape
+    used = np.linspace(0, n_settings - 1, int(np.clip(_FACTORED / (p * n**3), min(4, n_settings), n_settings)))
+    setting = rng.permutation(np.resize(used.astype(int), n_samples))
+    result = np.empty((n_samples, posterior.n_utilities, n))
+    for h in np.unique(setting):
+        one = jax.tree.map(lambda leaf, h=h: np.asarray(leaf[h]), draws)
+        mean, root = (np.asarray(part) for part in _continued(one, posterior.objects, objects))
+        mine = np.flatnonzero(setting == h)
+        # Every draw once before any is used twice.
+        picked = np.concatenate([rng.permutation(n_draws) for _ in range(-(-len(mine) // n_draws))])[: len(mine)]
+        noise = np.moveaxis(root @ rng.normal(size=(p, n, len(mine))), 2, 0)
+        parts = mean[picked] + noise
+        result[mine] = parts[:, :1] + parts[:, 1:] if posterior.prior.shared else parts
+    return np.swapaxes(result, 1, 2)
 
 
 def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random_state: int | None) -> np.ndarray:
@@ -48,14 +72,7 @@ def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random
         raise ChoiceGPError(f"joint samples are drawn for at most {MOST_JOINT} objects at a time; got {n}")
     rng = np.random.default_rng(seed(random_state))
     if posterior.draws is not None:
-        # Each sample continues one draw: its own means, and what the draw does not say.
-        picked = rng.integers(len(posterior.draws.dual), size=n_samples)
-        mean, left = (np.asarray(part) for part in _continued(posterior, objects, posterior.draws.dual[picked]))
-        # Of shown objects nothing is left but rounding errors, which have no Cholesky factor.
-        values, vectors = np.linalg.eigh(left)
-        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        noise = roots @ rng.normal(size=(len(roots), n, n_samples))
-        return np.moveaxis(mean + np.moveaxis(noise, 2, 0), 1, 2)
+        return _samples_from_draws(posterior, objects, n_samples, rng)
     mean, roots = (np.asarray(part) for part in _joint_roots(posterior, objects))
     draws = rng.normal(size=(mean.shape[0], n, n_samples))
     return np.moveaxis(mean[:, :, None] + roots @ draws, (0, 1, 2), (2, 1, 0))
@@ -92,7 +109,7 @@ def dominance_probabilities(posterior: Posterior, first: Objects, second: Object
 
 def _sampled_dominance(posterior: Posterior, first: Objects, second: Objects) -> np.ndarray:
     """Average over draws: their utilities depend on each other, so no product of averages will do."""
-    normals = sobol_normals(posterior.n_utilities, 1, _N_SAMPLES, np.random.default_rng(0))
+    normals = sobol_normals(posterior.prior.n_parts, 1, _N_SAMPLES, np.random.default_rng(0))
     parts = [np.zeros((0, 3))]
     for start in range(0, len(first.X), 512):
         part = slice(start, start + 512)
