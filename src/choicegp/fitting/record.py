@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from choicegp.checks import counted
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.data.scaling import FeatureScaling
@@ -195,6 +196,27 @@ def drawn_seed_note(random_state: int) -> str:
     return f"the seed was drawn: random_state={random_state} repeats this fit"
 
 
+def one_utility_note(data: ChoiceData, n_utilities: int, consequence: str = "") -> tuple[str, ...]:
+    """Say that one utility cannot explain answers of several objects, what follows from that, and what to do.
+
+    Examples
+    --------
+    >>> data = ChoiceData.from_sets([[0.0], [1.0]], [[0, 1], [0, 1]], [[0, 1], [0]])
+    >>> one_utility_note(data, 1)[0][:70]
+    'with one utility no two objects can be chosen together, as they were i'
+    """
+    if n_utilities > 1 or data.flat_chosen is None or len(data) == 0:
+        return ()
+    n_several = int(np.sum(np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) > 1))
+    if not n_several:
+        return ()
+    return (
+        f"with one utility no two objects can be chosen together, as they were in {n_several} of "
+        f'{counted(len(data), "set")}{consequence}; use n_utilities=2 or "auto" (choicegp fit -d 2, or choicegp '
+        "select); if the question was for the one best object, leave these sets out and use BatchPreferenceGP",
+    )
+
+
 def coinciding_notes(mean: np.ndarray) -> tuple[str, ...]:
     """Say in words which utilities order all objects in the same way.
 
@@ -232,4 +254,5 @@ def notes_on(
         notes.append(f"these features are the same for all shown objects and say nothing: {names}")
     if problem is not None and problem.n_sets < len(data):
         notes.append(f"{len(data) - problem.n_sets} sets of one object say nothing")
-    return (*notes, *coinciding_notes(utilities))
+    sets = data.sample if isinstance(data, ChoiceFolder) else data
+    return (*notes, *one_utility_note(sets, len(utilities)), *coinciding_notes(utilities))
