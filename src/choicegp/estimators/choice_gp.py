@@ -209,9 +209,11 @@ class ChoiceGP(UtilityGP):
         # One table of ids for both: two objects that training did not see must not share an effect.
         known = dict(self.fitted_.codes)
         with computing(self.device):
-            return dominance_probabilities(
+            found = dominance_probabilities(
                 self.posterior_, self.fitted_.objects(X1, known), self.fitted_.objects(X2, known)
             )
+        self._warn_outside(X1, X2)
+        return found
 
     def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> "Diagnosis":
         """Check by importance sampling whether the Gaussian approximation can be trusted.
