@@ -12,6 +12,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError, ExtrapolationWarning
+from choicegp.fitting.record import Utilities, encoded_features
 from choicegp.prediction.extrapolation import Outside, outside_training, together
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from choicegp.fitting.record import Utilities
     from choicegp.reading.encoding import FeatureEncoding
 
 
@@ -107,13 +107,9 @@ class Estimator:
             raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
         return data
 
-    def _encoded(self, X: Any) -> np.ndarray:
-        """Encode objects, given as a table of features, an encoded array or choice data, as the training data were."""
-        return X.with_encoding(self.encoding_).X if isinstance(X, ChoiceData) else self.encoding_.encode(X)
-
     def _outside(self, X: Any, only_shown: bool = False) -> Outside:
         """Find the objects, of choice data perhaps only the shown ones, outside the range of the training objects."""
-        encoded, data = self._encoded(X), self.fitted_.data
+        encoded, data = encoded_features(X, self.encoding_), self.fitted_.data
         if only_shown:
             encoded = encoded[np.unique(X.flat_shown)]
         if data is None:  # a file without its training data: the range is not known
@@ -204,7 +200,7 @@ class Estimator:
         """
         return self._refuse("probabilities of choices")
 
-    def utilities(self, X: Any) -> "Utilities":
+    def utilities(self, X: Any) -> Utilities:
         """Return mean and standard deviation of every utility, each (n, d), at any objects.
 
         A network does not say how sure it is: its standard deviations are NaN.
@@ -218,7 +214,7 @@ class Estimator:
         self._warn_outside(X)
         return found
 
-    def _utilities(self, X: Any) -> "Utilities":
+    def _utilities(self, X: Any) -> Utilities:
         """Return the utilities without a word about objects outside the training range."""
         return self._refuse("utilities")
 

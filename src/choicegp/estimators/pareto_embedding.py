@@ -18,7 +18,7 @@ from choicegp.fitting.embedding import (
     FittedEmbedding,
     fit_embedding,
 )
-from choicegp.fitting.record import Utilities
+from choicegp.fitting.record import Utilities, encoded_features
 from choicegp.model.embedding import Embedding
 from choicegp.reading.long import group_equal_rows
 
@@ -156,7 +156,7 @@ class ParetoEmbedding(Estimator):
 
     def _utilities(self, X: Any) -> Utilities:
         """Return the network's outputs."""
-        encoded = self._encoded(X)
+        encoded = encoded_features(X, self.encoding_)
         # Where a row stands in a matrix can change the last bit of its product: equal objects are computed once.
         group, first = group_equal_rows(encoded)
         with computing(self.device):

@@ -108,11 +108,9 @@ class Fitted(NamedTuple):
         known : dict, optional
             Codes of ids, to which new ones are added; by default the codes of the training data.
         """
-        if isinstance(X, ChoiceData):
-            encoded, ids = X.with_encoding(self.encoding).X, list(X.object_ids)
-        else:
-            encoded = self.encoding.encode(X)
-            ids = object_ids(X) if hasattr(X, "columns") else [object() for _ in encoded]
+        encoded = encoded_features(X, self.encoding)
+        named = isinstance(X, ChoiceData) or hasattr(X, "columns")
+        ids = object_ids(X) if named else [object() for _ in encoded]
         if self.has_effects and ids == list(range(len(ids))):
             # Row numbers are no names: row 0 of another table is the same object only with the same features.
             trained = {i: row for row, i in enumerate(self.data.object_ids)}
@@ -131,6 +129,11 @@ class Fitted(NamedTuple):
     def problem_by_row(self) -> Problem:
         """Pose the training data with every row of their table an object of its own, whose code is its row."""
         return pose(self.data, self.data.X, np.arange(len(self.data.X)), effects=True, errors=self.errors)
+
+
+def encoded_features(X: Any, encoding: FeatureEncoding) -> np.ndarray:
+    """Encode objects, given as a table of features, an encoded array (n, c) or choice data."""
+    return X.with_encoding(encoding).X if isinstance(X, ChoiceData) else encoding.encode(X)
 
 
 def object_ids(X: Any) -> list[Any]:
