@@ -1,4 +1,4 @@
-"""How far the approximations are from the exact posterior: `dense`, `joint` and `paper` against long MCMC.
+"""How far the approximations are from the exact posterior: `dense` and `paper` against long MCMC.
 
 Every method has the same, fixed hyperparameters.  Eight small problems, sets of 2 to 6 objects, 1 to 3 utilities;
 answers without errors, with errors, and contradictory ones.  Held-out sets are over the same objects.  Errors are
@@ -6,7 +6,7 @@ mean absolute differences to MCMC: of object-choice probabilities, of posterior 
 utility differences (utilities matched to MCMC's), and of log P of held-out choices.  The method "mcmc" is a second set
 of chains: predictions use 512 draws, and two such sets differ by that much.
 
-    python studies/truth.py            # about an hour on two cores; --methods dense joint: a quarter of that
+    python studies/truth.py            # under an hour on two cores
     python studies/truth.py --quick    # shorter chains and 500 Adam steps, to see that it runs
 """
 
@@ -22,7 +22,7 @@ from choicegp.kernels import RBF
 
 LENGTHSCALE, VARIANCE = 1.5, 9.0
 N_TEST = 200
-METHODS = ("dense", "joint", "paper-converged", "paper", "mcmc")
+METHODS = ("dense", "paper-converged", "paper", "mcmc")
 
 
 class Setting(NamedTuple):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.data.preferences import Preferences, preferences
-    from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+    from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ExtrapolationWarning
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.estimators.embedding_search import EmbeddingSearch, search_embedding
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.fitting.embedding import EmbeddingFit
-    from choicegp.fitting.options import MCMC, Dense, Joint, Paper, Sparse
+    from choicegp.fitting.options import MCMC, Dense, Paper, Sparse
     from choicegp.fitting.record import FitResult, Utilities
     from choicegp.model.prior import HyperPriors
     from choicegp.selection.compare import compare
@@ -41,7 +41,7 @@ _PLACES = {
     "data.choices": "ChoiceData",
     "data.folder": "ChoiceFolder",
     "data.preferences": "Preferences preferences",
-    "errors": "ChoiceDataError ChoiceGPError Defect",
+    "errors": "ChoiceDataError ChoiceGPError Defect ExtrapolationWarning",
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
     "estimators.embedding_search": "EmbeddingSearch search_embedding",
@@ -50,7 +50,7 @@ _PLACES = {
     "estimators.preference_gp": "GeneralPreferenceGP PairGP PreferenceGP",
     "evaluation.diagnosis": "Diagnosis",
     "fitting.embedding": "EmbeddingFit",
-    "fitting.options": "Dense Joint MCMC Paper Sparse",
+    "fitting.options": "Dense MCMC Paper Sparse",
     "fitting.record": "FitResult Utilities",
     "model.prior": "HyperPriors",
     "selection.compare": "compare",
@@ -74,10 +74,10 @@ __all__ = [
     "Diagnosis",
     "EmbeddingFit",
     "EmbeddingSearch",
+    "ExtrapolationWarning",
     "FitResult",
     "GeneralPreferenceGP",
     "HyperPriors",
-    "Joint",
     "LooResult",
     "PairGP",
     "Paper",

@@ -8,6 +8,10 @@ class ChoiceGPError(ValueError):
     """An error that the user can fix: the message says what is wrong, where, and what to do."""
 
 
+class ExtrapolationWarning(UserWarning):
+    """Predictions are made for objects with features outside the range of the objects shown in training."""
+
+
 class Defect(NamedTuple):
     """One thing that is wrong with the data.
 

@@ -182,3 +182,18 @@ class TestProcess:
         )  # fmt: skip
         assert (ended.returncode, ended.stderr) == (0, "")
         assert r"gr\xf6\xdfe" in ended.stdout
+
+
+def test_several_chosen_objects_and_objects_far_away_are_named(table, tmp_path, run):
+    code, out, err = run("fit", table, "-o", "model.cgp", "-d", "1", "--max-seconds", "1")
+    assert (code, err) == (0, "")
+    assert "Note: with one utility no two objects can be chosen together, as they were in 1 of 2 sets; use" in out
+    (tmp_path / "new.csv").write_text("choice_id,alt_id,price\n1,pen,3\n1,gold,99999\n")
+    code, out, err = run("predict", "model.cgp", "new.csv")
+    assert code == 0
+    assert "gold" in out
+    assert err.startswith(
+        "warning: 1 of 2 objects lies outside what was shown in training: price 99999 (shown 3 to 5, 1 object). "
+    )
+    assert len(err.splitlines()) == 1
+    assert run("predict", "model.cgp", table)[2] == ""

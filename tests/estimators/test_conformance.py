@@ -12,6 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.validation import check_is_fitted
 
 from choicegp import (
+    MCMC,
     BatchPreferenceGP,
     ChoiceData,
     ChoiceGP,
@@ -25,7 +26,7 @@ from choicegp import (
 
 ESTIMATORS = {
     "ChoiceGP": ChoiceGP(1, n_restarts=1, max_iter=30, progress=False),
-    "joint": ChoiceGP(1, inference="joint", n_restarts=1, max_iter=10, progress=False),
+    "mcmc": ChoiceGP(1, inference=MCMC(n_draws=10, n_warm_up=10), n_restarts=1, progress=False),
     "BatchPreferenceGP": BatchPreferenceGP(n_restarts=1, max_iter=30, progress=False),
     "PreferenceGP": PreferenceGP(n_restarts=1, max_iter=10, progress=False),
     "GeneralPreferenceGP": GeneralPreferenceGP(n_restarts=1, max_iter=10, progress=False),

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, HyperPriors
+from choicegp import MCMC, ChoiceData, ChoiceGP, ChoiceGPError, HyperPriors
 from choicegp.kernels import RBF, Additive, Kernel, Sum
 
 KEPT = Path(__file__).parent / "data" / "model-v1.cgp"
@@ -380,3 +381,20 @@ def test_a_file_of_version_1_still_gives_its_predictions():
 
 def test_the_kept_file_is_small():
     assert KEPT.stat().st_size < 30_000
+
+
+@pytest.mark.parametrize("written", ["joint", {"inference": "Joint", "max_iter": 5}])
+def test_a_file_of_the_removed_inference_joint_is_read_as_a_dense_one(written, quick, half, tmp_path):
+    """Its posterior consists of draws, as those of "mcmc" do."""
+    model = quick(inference=MCMC(n_draws=10, n_warm_up=10), max_iter=None).fit(half)
+    path = tmp_path / "model.cgp"
+    model.save(path)
+    arrays = members(path)
+    params = json.loads(str(arrays["about"]))["params"]
+    write(path, arrays | {"about": page(arrays, params=params | {"inference": written})})
+    loaded = ChoiceGP.load(path)
+    assert loaded.inference == "dense"
+    assert_same_answers(loaded, model, half)
+    loaded.save(path)
+    assert_same_answers(ChoiceGP.load(path), model, half)
+    clone(loaded).set_params(max_iter=2).fit(half)

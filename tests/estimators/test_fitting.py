@@ -39,7 +39,7 @@ WRONG = [
     ({"n_utilities": np.array([1, 2])}, "n_utilities must be a whole number"),
     (
         {"inference": "nonsense"},
-        "inference must be one of auto, dense, sparse, paper, paper-converged, joint, mcmc; got 'nonsense'",
+        "inference must be one of auto, dense, sparse, paper, paper-converged, mcmc; got 'nonsense'",
     ),
     ({"inference": None}, "inference must be one of"),
     ({"inference": ["dense"]}, "inference must be one of"),
@@ -58,7 +58,7 @@ WRONG = [
     ({"lapse": True}, "lapse must be a number between 0 and 1"),
     (
         {"lapse": "learn", "inference": "paper"},
-        "lapse='learn' works with inference='dense', 'sparse', 'joint' or 'mcmc'",
+        "lapse='learn' works with inference='dense', 'sparse' or 'mcmc'",
     ),
     ({"hyperpriors": 3}, "hyperpriors must be a HyperPriors or None; got 3"),
     ({"hyperpriors": (0.0, 1.0)}, "hyperpriors must be a HyperPriors or None"),
@@ -373,7 +373,7 @@ def test_a_warm_start_must_fit_the_model(quick, data, model, twins, alice, alice
         quick(object_effects=True).fit(data, init=model)
     with pytest.raises(ChoiceGPError, match="must have the same kernel"):
         quick(kernel="matern32").fit(data, init=model)
-    with pytest.raises(ChoiceGPError, match="init= works with inference='dense', 'joint' or 'mcmc' only"):
+    with pytest.raises(ChoiceGPError, match="init= works with inference='dense' or 'mcmc' only"):
         quick(inference="paper").fit(data, init=model)
     with pytest.raises(ChoiceGPError, match=r"'x' not known|'x0', 'x1' missing"):
         quick(n_utilities=1, object_effects=True).fit(twins.data_, init=model)

@@ -58,8 +58,14 @@ def test_one_utility_is_scored_by_the_floor(single, half):
     result = single.loo()
     n_several = sum(len(chosen) > 1 for chosen in half.chosen)
     assert n_several
-    assert f"in {n_several} of 12 sets: the floor" in result.notes[0]
+    assert f"in {n_several} of 12 sets: the floor of 1e-10, about 23 nats" in result.notes[0]
+    assert f"in {n_several} of 12 sets; use n_utilities=2" in single.fit_result_.notes[0]
     assert result.elpd < -20 * n_several
+
+
+def test_one_utility_is_scored_by_the_lapse_rate_where_there_is_one(quick, half):
+    result = quick(n_utilities=1, lapse=0.1).fit(half).loo()
+    assert "of 12 sets: the lapse rate sets the score of these; use n_utilities=2" in result.notes[0]
 
 
 def test_lapses_are_part_of_the_score(lapsing):

@@ -70,6 +70,14 @@ def test_warnings_are_kept_each_once(running):
     assert running(run)["warnings"] == ["stopped at its limit"]
 
 
+def test_a_protocol_may_extrapolate_without_a_warning(running):
+    def run(settings, data):
+        warnings.warn("2 of 6 objects lie outside", choicegp.ExtrapolationWarning, stacklevel=1)
+        return {}
+
+    assert running(run)["warnings"] == []
+
+
 def test_an_interrupt_is_no_outcome(running):
     def run(settings, data):
         raise KeyboardInterrupt

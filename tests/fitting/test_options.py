@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from sklearn.base import clone
 
-from choicegp import MCMC, ChoiceGP, ChoiceGPError, Dense, Joint, Paper, Sparse
+from choicegp import MCMC, ChoiceGP, ChoiceGPError, Dense, Paper, Sparse
 from choicegp.fitting.options import METHODS, Auto, FitOptions, Method
 
 RECORDS = (
     Dense(max_iter=9),
     Sparse(n_inducing=8, learn_inducing=True),
-    Joint(),
     Paper(converged=True),
     MCMC(n_draws=7),
 )
@@ -74,14 +73,15 @@ def test_keywords_say_what_records_say():
             "target_acceptance must be a number between 0.01 and 0.99; got 1.0",
         ),
         ({"inference": Dense}, "inference must be one of auto, dense"),
+        ({"inference": "joint"}, r"mcmc; got 'joint'\. It was removed; use 'mcmc'$"),
         ({"inference": "mcmc", "n_inducing": 8}, "n_inducing belongs to inference='sparse': leave it at None"),
         (
-            {"inference": "joint", "learn_inducing": True},
+            {"inference": "dense", "learn_inducing": True},
             "learn_inducing belongs to inference='sparse': leave it at False",
         ),
         (
             {"inference": Paper(), "lapse": "learn"},
-            "lapse='learn' works with inference='dense', 'sparse', 'joint' or 'mcmc'",
+            "lapse='learn' works with inference='dense', 'sparse' or 'mcmc'",
         ),
     ],
 )

@@ -1,8 +1,10 @@
-"""Utilities that order all objects in the same way are one."""
+"""What a fit reports: utilities that order all objects in the same way are one, and one may be too few."""
 
 import numpy as np
+import pytest
 
-from choicegp.fitting.record import coinciding_notes, coinciding_utilities
+from choicegp import ChoiceData
+from choicegp.fitting.record import coinciding_notes, coinciding_utilities, notes_on, one_utility_note
 
 U = np.random.default_rng(0).normal(size=(1, 60)) * 4
 
@@ -38,3 +40,22 @@ def test_in_words():
         "utilities 1, 2 and 4 order all objects in the same way: they count as one",
     )
     assert coinciding_notes(np.concatenate([U, -U])) == ()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "n_utilities", "words"),
+    [
+        ([[0], [1]], 1, None),
+        ([[0, 1], [1]], 2, None),
+        ([[0, 1], [1]], 1, "as they were in 1 of 2 sets; use n_utilities=2"),
+        ([[0, 1], [0, 1, 2]], 1, "as they were in 2 of 2 sets; use n_utilities=2"),
+    ],
+)
+def test_one_utility_and_several_chosen_objects_are_named_with_advice(chosen, n_utilities, words):
+    data = ChoiceData.from_sets(np.eye(3), [[0, 1, 2]] * len(chosen), chosen)
+    notes = one_utility_note(data, n_utilities)
+    assert (words is None) == (notes == ())
+    assert words is None or words in notes[0]
+    assert words is None or notes[0].endswith("leave these sets out and use BatchPreferenceGP")
+    assert words is None or ": it costs; use" in one_utility_note(data, n_utilities, ": it costs")[0]
+    assert notes_on(data, data.X, np.zeros((n_utilities, 3))) == notes

@@ -121,7 +121,9 @@ def test_everything_can_be_asked_of_a_sampled_model(sampled, data):
     wide = ChoiceData.from_sets(np.linspace(0, 2, 12)[:, None], [range(12)], [[0]])
     assert len(sampled.predict_proba(wide)[0]) == 12
     assert np.isfinite(sampled.log_prob(wide)).all()
-    with pytest.raises(ChoiceGPError, match="consists of draws"):
+    with pytest.raises(ChoiceGPError, match="a posterior of draws has no sites to take out: use method='psis'"):
+        sampled.loo()
+    with pytest.raises(ChoiceGPError, match=r"consists of draws.*: diagnose a model with inference='dense'"):
         sampled.diagnose()
 
 

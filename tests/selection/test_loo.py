@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from choicegp import ChoiceData
-from choicegp.selection.loo import PsisDiagnostics, floor_note, loo_result
+from choicegp.selection.loo import PsisDiagnostics, loo_result
 
 
 def result(pointwise=(-1.0, -3.0), doubtful=(), notes=()):
@@ -37,22 +36,3 @@ def test_in_words():
         "warning: leave-one-out cannot be trusted on one set of 2: because",
         "note: so it is",
     ]
-
-
-def data(chosen):
-    return ChoiceData.from_sets(np.eye(3), [[0, 1, 2]] * len(chosen), chosen)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "n_utilities", "lapse", "words"),
-    [
-        ([[0], [1]], 1, None, None),
-        ([[0, 1], [1]], 2, None, None),
-        ([[0, 1], [1]], 1, None, "in 1 of 2 sets: the floor of 1e-10, about 23 nats"),
-        ([[0, 1], [1, 2]], 1, 0.1, "in 2 of 2 sets: the lapse rate sets"),
-    ],
-)
-def test_one_utility_is_scored_by_the_floor(chosen, n_utilities, lapse, words):
-    notes = floor_note(data(chosen), n_utilities, lapse)
-    assert (words is None) == (notes == ())
-    assert words is None or words in notes[0]

@@ -85,7 +85,7 @@ def fit(
     output: Annotated[str, output_option("File for the model.")] = "",
     utilities: Annotated[int, Option("--utilities", "-d", min=1, help="Number of hidden utilities.")] = 2,
     inference: Annotated[
-        str, Option("--inference", metavar="NAME", help="Method: auto, dense, sparse, joint, paper or mcmc.")
+        str, Option("--inference", metavar="NAME", help="Method: auto, dense, sparse, paper or mcmc.")
     ] = "auto",
     max_seconds: Annotated[
         float | None, Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)

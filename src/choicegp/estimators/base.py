@@ -5,19 +5,21 @@ than a fit of a hundred sets, and a program that never uses scikit-learn need no
 """
 
 import inspect
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, ExtrapolationWarning
+from choicegp.fitting.record import Utilities, encoded_features
+from choicegp.prediction.extrapolation import Outside, outside_training, together
 
 if TYPE_CHECKING:
     import os
 
     import pandas as pd
 
-    from choicegp.fitting.record import Utilities
     from choicegp.reading.encoding import FeatureEncoding
 
 
@@ -105,6 +107,20 @@ class Estimator:
             raise ChoiceGPError(f"a ChoiceData is needed; got {type(data).__name__}")
         return data
 
+    def _outside(self, X: Any, only_shown: bool = False) -> Outside:
+        """Find the objects, of choice data perhaps only the shown ones, outside the range of the training objects."""
+        encoded, data = encoded_features(X, self.encoding_), self.fitted_.data
+        if only_shown:
+            encoded = encoded[np.unique(X.flat_shown)]
+        if data is None:  # a file without its training data: the range is not known
+            return Outside(0, len(encoded), {})
+        return outside_training(encoded, data.X[np.unique(data.flat_shown)], self.encoding_)
+
+    def _warn_outside(self, *given: Any, only_shown: bool = False) -> None:
+        """Warn of objects outside the range of the training objects; called once by every public method."""
+        if message := str(together(self._outside(X, only_shown) for X in given)):
+            warnings.warn(message, ExtrapolationWarning, stacklevel=3)
+
     def _keep(self, fitted: Any) -> Self:
         self.fitted_ = fitted
         return self
@@ -138,7 +154,13 @@ class Estimator:
         return self.fitted_.scale
 
     def predict(self, data: ChoiceData) -> list[np.ndarray]:
-        """Return the choice that is predicted from each set, as rows of ``data.X``."""
+        """Return the choice that is predicted from each set, as rows of ``data.X``; data needs no choices."""
+        found = self._choices(self._checked(data))
+        self._warn_outside(data, only_shown=True)
+        return found
+
+    def _choices(self, data: ChoiceData) -> list[np.ndarray]:
+        """Predict without a word about objects outside the training range."""
         raise NotImplementedError
 
     def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
@@ -147,8 +169,9 @@ class Estimator:
         A model without probabilities for these sets gives a table without that column.
         """
         self._checked(data)
-        chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self.predict(data), strict=True)]
+        chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self._choices(data), strict=True)]
         probability = self._probabilities(data)
+        self._warn_outside(data, only_shown=True)
         return prediction_table(
             data, np.concatenate(chosen), None if probability is None else np.concatenate(probability)
         )
@@ -162,7 +185,12 @@ class Estimator:
 
         A model without probabilities for these sets raises a `ChoiceGPError`.
         """
-        found = self._probabilities(self._checked(data))
+        found = self._known_probabilities(self._checked(data))
+        self._warn_outside(data, only_shown=True)
+        return found
+
+    def _known_probabilities(self, data: ChoiceData) -> list[np.ndarray]:
+        found = self._probabilities(data)
         return self._refuse("probabilities of these choices") if found is None else found
 
     def log_prob(self, data: ChoiceData) -> np.ndarray:
@@ -172,15 +200,29 @@ class Estimator:
         """
         return self._refuse("probabilities of choices")
 
-    def utilities(self, X: Any) -> "Utilities":
-        """Return mean and standard deviation of every utility, each (n, d), at any objects."""
+    def utilities(self, X: Any) -> Utilities:
+        """Return mean and standard deviation of every utility, each (n, d), at any objects.
+
+        A network does not say how sure it is: its standard deviations are NaN.
+
+        Parameters
+        ----------
+        X : DataFrame of features, encoded array (n, c), or ChoiceData
+        """
+        self._check_fitted()
+        found = self._utilities(X)
+        self._warn_outside(X)
+        return found
+
+    def _utilities(self, X: Any) -> Utilities:
+        """Return the utilities without a word about objects outside the training range."""
         return self._refuse("utilities")
 
     def score(self, data: ChoiceData, y: None = None) -> float:
         """Return the fraction of sets that are predicted exactly."""
         from choicegp.evaluation.metrics import exact_accuracy
 
-        return exact_accuracy(data, self.predict(data))
+        return exact_accuracy(data, self._choices(self._checked(data)))
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the model to one file, in a documented format that holds no code."""

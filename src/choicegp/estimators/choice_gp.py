@@ -35,14 +35,13 @@ class ChoiceGP(UtilityGP):
     ----------
     n_utilities : int or "auto"
         Number of hidden utilities; "auto": chosen by `select_n_utilities` (at most 5).
-    inference : str, or Dense, Sparse, Joint, Paper or MCMC
+    inference : str, or Dense, Sparse, Paper or MCMC
         "dense": block sites by natural gradient, exact for up to a few thousand shown objects; "sparse": the same at
         inducing points and by mini-batches, for any number of objects and sets; "auto": "dense" for up to 1500
         different objects, else "sparse" (``fit_result_.notes`` says so); "paper": the authors' own approximation;
-        "paper-converged": the same family with a good optimiser; "joint": "dense", and then correlations between
-        utilities, whose intervals have the right width (small problems); "mcmc": draws from the exact posterior, at the
-        hyperparameters of a "dense" fit.  A record such as ``Sparse(n_inducing=512)`` names an inference together with
-        its options; a name means its record with default values.
+        "paper-converged": the same family with a good optimiser; "mcmc": draws from the exact posterior, at
+        the hyperparameters of a "dense" fit.  A record such as ``Sparse(n_inducing=512)`` names an inference together
+        with its options; a name means its record with default values.
     kernel : str or Kernel
         "auto": "rbf", and with sparse inference waves in single features beside it, on learned scales of the features;
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of kernels from
@@ -66,9 +65,8 @@ class ChoiceGP(UtilityGP):
     max_iter : int, optional
         Maximum number of steps of the inference.  What a step is, and how many there are by default: an update of all
         sites and of the hyperparameters, 300 ("dense"); an update from a mini-batch, 2000 ("sparse"); a step of Adam,
-        5000 ("paper"); an iteration of L-BFGS, 1000 ("paper-converged"); an update by moment matching after the dense
-        fit, 200 ("joint"); a kept draw of each of four chains after the dense fit, 1000 ("mcmc").  Belongs into the
-        record where ``inference`` is one.
+        5000 ("paper"); an iteration of L-BFGS, 1000 ("paper-converged"); a kept draw of each of four chains
+        after the dense fit, 1000 ("mcmc").  Belongs into the record where ``inference`` is one.
     max_seconds : float, optional
         Time limit of the fit; what was reached by then is kept.
     tol : float
@@ -216,9 +214,11 @@ class ChoiceGP(UtilityGP):
         # One table of ids for both: two objects that training did not see must not share an effect.
         known = dict(self.fitted_.codes)
         with computing(self.device):
-            return dominance_probabilities(
+            found = dominance_probabilities(
                 self.posterior_, self.fitted_.objects(X1, known), self.fitted_.objects(X2, known)
             )
+        self._warn_outside(X1, X2)
+        return found
 
     def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> "Diagnosis":
         """Check by importance sampling whether the Gaussian approximation can be trusted.

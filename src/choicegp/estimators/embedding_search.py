@@ -165,7 +165,7 @@ def _judged(options: dict[str, Any], training: ChoiceData, judging: ChoiceData) 
     row |= {f"weight_{term}": weight for term, weight in zip(TERMS, term_weights(model.weights), strict=True)}
     row |= {name: getattr(model, name) for name in ("n_layers", "n_units", "learning_rate")}
     try:
-        predicted = model.fit(training).predict(judging)
+        predicted = model.fit(training)._choices(judging)
     except ChoiceGPError as error:
         # The options were checked before: this combination of them diverged, others need not.
         return row | {"status": f"failed: {error}", "n_epochs": 0, "seconds": np.nan}

@@ -108,7 +108,7 @@ def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], Fi
     if unknown:
         raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes the options of ChoiceGP")
     checked = FitOptions.validated(ChoiceGP(1, **options).get_params())
-    if checked.inference in ("sparse", "joint", "mcmc"):
+    if checked.inference in ("sparse", "mcmc"):
         raise ChoiceGPError(
             "the number of utilities is chosen with inference='dense'; fit the chosen number by "
             f"{checked.inference!r} afterwards"

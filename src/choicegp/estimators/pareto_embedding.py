@@ -18,7 +18,7 @@ from choicegp.fitting.embedding import (
     FittedEmbedding,
     fit_embedding,
 )
-from choicegp.fitting.record import Utilities
+from choicegp.fitting.record import Utilities, encoded_features
 from choicegp.model.embedding import Embedding
 from choicegp.reading.long import group_equal_rows
 
@@ -29,7 +29,8 @@ class ParetoEmbedding(Estimator):
     """Choice functions by a network (Pfannschmidt and Hüllermeier, KI 2020; "ChoiceNN").
 
     A network maps the features of an object to ``n_utilities`` outputs; of a set, the objects are chosen whose
-    outputs no other object's dominate.  There are no probabilities: `ChoiceGP` gives them.
+    outputs no other object's dominate; of equal objects, all or none.  There are no probabilities: `ChoiceGP` gives
+    them.
 
     Parameters
     ----------
@@ -147,26 +148,15 @@ class ParetoEmbedding(Estimator):
         """Number of utilities."""
         return len(self.embedding_.shifts[-1])
 
-    def predict(self, data: ChoiceData) -> list[np.ndarray]:
-        """Return the choice from each set, as rows of ``data.X``; data needs no choices.
-
-        It holds every object that no other of the set dominates; of equal objects, all or none are chosen.
-        """
-        utilities = self.utilities(self._checked(data)).mean
+    def _choices(self, data: ChoiceData) -> list[np.ndarray]:
+        """Choose every object that no other of the set dominates; of equal objects, all or none are chosen."""
+        utilities = self._utilities(data).mean
         chosen = undominated_in_sets(utilities, data.flat_shown, data.offsets)
         return split_sets(data.flat_shown, data.offsets, chosen)
 
-    def utilities(self, X: Any) -> Utilities:
-        """Return the network's outputs at any objects as ``mean`` (n, d); larger is better.
-
-        A network does not say how sure it is: all of ``sd`` is NaN.
-
-        Parameters
-        ----------
-        X : DataFrame of features, encoded array (n, c), or ChoiceData
-        """
-        self._check_fitted()
-        encoded = X.with_encoding(self.encoding_).X if isinstance(X, ChoiceData) else self.encoding_.encode(X)
+    def _utilities(self, X: Any) -> Utilities:
+        """Return the network's outputs."""
+        encoded = encoded_features(X, self.encoding_)
         # Where a row stands in a matrix can change the last bit of its product: equal objects are computed once.
         group, first = group_equal_rows(encoded)
         with computing(self.device):

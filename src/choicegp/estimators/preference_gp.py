@@ -89,14 +89,12 @@ class PairwiseGP(Estimator):
         if first.shape != second.shape:
             raise ChoiceGPError(f"as many first as second objects are needed; got {len(first)} and {len(second)}")
         with computing(self.device):
-            return self._beats(first, second)
+            found = self._beats(first, second)
+        self._warn_outside(X1, X2)
+        return found
 
-    def predict(self, data: ChoiceData) -> list[np.ndarray]:
-        """Return the object that probably beats all others of each set, as rows of ``data.X``.
-
-        Of more than two objects, those that beat the most others are taken (Copeland's rule); equals are all kept.
-        """
-        self._checked(data)
+    def _choices(self, data: ChoiceData) -> list[np.ndarray]:
+        """Return the object that probably beats all others of each set, by Copeland's rule."""
         X = self.fitted_.scaled(data)
         with computing(self.device):
             return copeland_winners(data, lambda first, second: self._beats(X[first], X[second]))
@@ -121,7 +119,7 @@ class PairwiseGP(Estimator):
         if np.any(np.add.reduceat(chosen, data.offsets[:-1], dtype=int) > 1):
             self._refuse("probability that two objects are chosen together")
         with np.errstate(divide="ignore"):
-            return np.log(np.concatenate(self.predict_proba(data))[chosen])
+            return np.log(np.concatenate(self._known_probabilities(data))[chosen])
 
     def score(self, data: ChoiceData, y: None = None, *, outputs: Any = None) -> float:
         """Return the fraction of preferences (choices reduced by the rule ``conflicts``) that are predicted right."""
@@ -144,6 +142,9 @@ class PairwiseGP(Estimator):
 
 class PreferenceGP(PairwiseGP):
     """PGP: one utility, a Gaussian process over the features, and probit answers (Chu and Ghahramani 2005).
+
+    It predicts the object that probably beats all others of a set.  Of more than two objects, those that beat the most
+    others are taken (Copeland's rule); equals are all kept.
 
     Parameters
     ----------
@@ -194,14 +195,7 @@ class PreferenceGP(PairwiseGP):
 
     _kind, _format = "utility", "choicegp-PreferenceGP"
 
-    def utilities(self, X: Any) -> Utilities:
-        """Return posterior mean and standard deviation of the utility, each (n, 1), at any objects.
-
-        Parameters
-        ----------
-        X : DataFrame of features, encoded array (n, c), or ChoiceData
-        """
-        self._check_fitted()
+    def _utilities(self, X: Any) -> Utilities:
         with computing(self.device):
             mean, variance = (np.asarray(part) for part in utility_moments(self.process_, self.fitted_.scaled(X)))
         return Utilities(mean[:, None], np.sqrt(variance)[:, None])

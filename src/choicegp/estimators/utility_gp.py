@@ -10,12 +10,14 @@ from choicegp.checks import counted, whole_number
 from choicegp.compute.devices import computing
 from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
+from choicegp.errors import ExtrapolationWarning
 from choicegp.estimators.base import Estimator, prediction_table
 from choicegp.fitting.record import FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import ErrorModel
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors, Objects
+from choicegp.prediction.extrapolation import Outside, together
 from choicegp.prediction.utilities import joint_samples, recommended
 
 if TYPE_CHECKING:
@@ -65,9 +67,8 @@ class UtilityGP(Estimator):
         """How likely choices are, given utilities."""
         return self.fitted_.errors
 
-    def predict(self, data: ChoiceData) -> list[np.ndarray]:
-        """Return the most probable choice from each set, as rows of ``data.X``; data needs no choices."""
-        self._checked(data)
+    def _choices(self, data: ChoiceData) -> list[np.ndarray]:
+        """Return the most probable choice from each set."""
         with computing(self.device):
             return self._predictor(self.fitted_, data).choices()
 
@@ -87,7 +88,9 @@ class UtilityGP(Estimator):
 
     def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
         """Return predictions as a long table with the columns set, object, probability and chosen."""
-        return self._table(self._checked(data))
+        found = self._table(self._checked(data))
+        self._warn_outside(data, only_shown=True)
+        return found
 
     def _table(self, data: ChoiceData, objects: Objects | None = None) -> "pd.DataFrame":
         with computing(self.device):
@@ -118,16 +121,14 @@ class UtilityGP(Estimator):
         from choicegp.storage.predictions import write_predictions
 
         self._check_fitted()
-        write_predictions(path, source, self.fitted_, self._table, self.progress)
+        found: list[Outside] = []
+        write_predictions(
+            path, source, self.fitted_, self._table, self.progress, lambda data: found.append(self._outside(data, True))
+        )
+        if message := str(together(found)):
+            warnings.warn(message, ExtrapolationWarning, stacklevel=2)
 
-    def utilities(self, X: Any) -> Utilities:
-        """Return posterior mean and standard deviation of every utility, each (n, d), at any objects.
-
-        Parameters
-        ----------
-        X : DataFrame of features, encoded array (n, c), or ChoiceData
-        """
-        self._check_fitted()
+    def _utilities(self, X: Any) -> Utilities:
         with computing(self.device):
             objects = self.fitted_.objects(X)
             parts = [
@@ -141,7 +142,9 @@ class UtilityGP(Estimator):
         """Return joint posterior samples of the utilities, (S, n, d)."""
         self._check_fitted()
         with computing(self.device):
-            return joint_samples(self.posterior_, self.fitted_.objects(X), n_samples, random_state)
+            drawn = joint_samples(self.posterior_, self.fitted_.objects(X), n_samples, random_state)
+        self._warn_outside(X)
+        return drawn
 
     def recommend(self, X: Any, n: int = 10, random_state: int | None = 0) -> "pd.DataFrame":
         """Return the ``n`` objects of X most probably undominated in X, with their probabilities.
@@ -154,9 +157,11 @@ class UtilityGP(Estimator):
         import pandas as pd
 
         n = whole_number("n", n, 1)
-        means = self.utilities(X)
+        self._check_fitted()
+        means = self._utilities(X)
         with computing(self.device):
             rows, probability = recommended(self.posterior_, self.fitted_.objects(X), means, n, random_state)
+        self._warn_outside(X)
         ids = pd.Index([object_ids(X)[row] for row in rows], name="object")
         table = pd.DataFrame({"probability": probability}, index=ids)
         for i in range(self.n_utilities_):

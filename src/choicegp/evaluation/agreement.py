@@ -35,21 +35,12 @@ class Agreement(NamedTuple):
 
 
 def agreement(data: ChoiceData, predicted: Any) -> Agreement:
-    """Compare a prediction with the choices that were made.
-
-    Parameters
-    ----------
-    data : ChoiceData
-        With choices.
-    predicted : sequence of int arrays
-        Row numbers of ``data.X`` predicted to be chosen, one array per set.
+    """Compare a prediction, given as `choicegp.metrics` takes it, with the choices that were made.
 
     Examples
     --------
-    >>> from choicegp import ChoiceData
-    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
-    >>> agreement(data, [[1], [2]]).hits
-    array([1, 1])
+    >>> agreement(ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0], [0, 1]]), [[1], [1]]).hits
+    array([1, 0])
     """
     check_data(data)
     if data.flat_chosen is None:

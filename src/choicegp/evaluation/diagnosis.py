@@ -22,6 +22,7 @@ from choicegp.inference.whitening import Whitening, log_posterior, whiten
 
 _GOOD, _USABLE = 0.5, 0.7  # Pareto k
 _FEWEST = 100  # draws: a tail cannot be judged on fewer
+_SMALL_MOVE = 0.02  # of a probability: about twice the mean error of a predicted one against long chains
 
 
 class Diagnosis(NamedTuple):
@@ -31,7 +32,7 @@ class Diagnosis(NamedTuple):
     ----------
     trusted : bool
     message : str
-        What was found, in words.
+        What was found, and what to do, in words.
     pareto_k : float
         Shape of the tail of the importance weights: below 0.5 good, below 0.7 usable.
     effective : float
@@ -53,28 +54,46 @@ def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosi
     """Weight draws of the posterior and say what the weights mean."""
     n_draws = whole_number("n_draws", n_draws, _FEWEST)
     if fitted.posterior.is_sparse:
-        raise ChoiceGPError("diagnose needs inference='dense': a sparse posterior has no draws at all objects")
+        raise ChoiceGPError(
+            "diagnose needs inference='dense': a sparse posterior has no draws at all objects. Fit some of the sets "
+            "(data.take) with inference='dense' and diagnose that model, or judge this one by sets that were held out"
+        )
     if fitted.posterior.draws is not None:
         raise ChoiceGPError(
-            "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'"
+            "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'; "
+            "for draws, fit_result_.message reports R-hat"
         )
     k, effective, moved = importance(
         fitted.posterior, fitted.training_problem(), n_draws=n_draws, seed=seed(random_state)
     )
     # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.
     trusted = k < _USABLE or effective > 0.5 * n_draws
+    return Diagnosis(trusted, in_words(k, effective, n_draws, moved, trusted), k, effective, n_draws, moved)
+
+
+def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bool) -> str:
+    """Say what the weights mean: after every finding one sentence of advice."""
     measured = f"Pareto k = {k:.2f}, {effective:.0f} of {n_draws} draws effective"
     if k < _GOOD:
-        text = f"the Gaussian approximation covers the posterior well ({measured})"
+        covers = f"the Gaussian approximation covers the posterior well ({measured}). Keep inference='dense'."
     elif trusted:
-        text = f"the Gaussian approximation is usable ({measured})"
-    else:
-        text = (
-            f"the Gaussian approximation misses parts of the posterior ({measured}): "
-            "compare predictions that matter with inference='mcmc'"
+        covers = (
+            f"the Gaussian approximation is usable ({measured}). Keep inference='dense' for probabilities, and compare "
+            "intervals on which a decision depends with inference='mcmc'."
         )
-    text += f"; weighting moves the probability of an observed choice by {moved:.3f} on average"
-    return Diagnosis(trusted, text, k, effective, n_draws, moved)
+    else:
+        covers = (
+            f"the Gaussian approximation misses parts of the posterior ({measured}). Fit again with inference='mcmc' "
+            "before you use intervals."
+        )
+    moves = f"Weighting moves the probability of an observed choice by {moved:.3f} on average."
+    if effective < _FEWEST:
+        advice = f"Too few draws are effective to rely on this figure: pass n_draws={10 * n_draws}."
+    elif moved < _SMALL_MOVE:
+        advice = "This is small: probabilities by inference='dense' can be used."
+    else:
+        advice = "This is large: compare probabilities on which a decision depends with inference='mcmc'."
+    return f"{covers} {moves} {advice}"
 
 
 def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: int) -> tuple[float, float, float]:

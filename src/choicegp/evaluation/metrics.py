@@ -63,17 +63,14 @@ def exact_accuracy(data: ChoiceData, predicted: Any) -> float:
 def object_accuracy(data: ChoiceData, predicted: Any) -> float:
     """Return the fraction of shown objects rightly predicted to be chosen or rejected, over all sets.
 
-    Parameters
-    ----------
-    data, predicted
-        As in :func:`exact_accuracy`.
+    ``data`` and ``predicted`` are as in :func:`exact_accuracy`.
 
     Examples
     --------
-    >>> from choicegp import ChoiceData
-    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
-    >>> object_accuracy(data, [[1], [2]])
-    0.8
+    >>> from choicegp import datasets
+    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
+    >>> round(object_accuracy(data, everything_chosen(data)), 2)
+    0.6
     """
     return _of_objects(agreement(data, predicted))
 
@@ -111,17 +108,14 @@ def a_mean(data: ChoiceData, predicted: Any, average: Average = "pooled") -> flo
     Predicting that everything is chosen, or that nothing is, gives 0.5. When only one of the rates is
     defined (nothing was rejected), it is the A-mean.
 
-    Parameters
-    ----------
-    data, predicted, average
-        As in :func:`rates`.
+    ``data``, ``predicted`` and ``average`` are as in :func:`rates`.
 
     Examples
     --------
-    >>> from choicegp import ChoiceData
-    >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
-    >>> a_mean(data, [[0, 1], [1, 2]])
-    0.75
+    >>> from choicegp import datasets
+    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
+    >>> a_mean(data, everything_chosen(data))
+    0.5
     """
     return _mean_of(rates(data, predicted, average))
 
@@ -197,12 +191,7 @@ def guessing_log_score(data: ChoiceData) -> float:
 
 
 def everything_chosen(data: ChoiceData) -> list[NDArray[np.int64]]:
-    """Return the prediction that everything is chosen from every set: the baseline to beat.
-
-    Parameters
-    ----------
-    data : ChoiceData
-        It needs no choices.
+    """Return the prediction that everything is chosen from every set: the baseline to beat; data needs no choices.
 
     Examples
     --------

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from choicegp import __version__
+from choicegp.errors import ExtrapolationWarning
 from choicegp.experiments.experiment import Outcome, RunSettings
 
 RunRecord = dict[str, Any]
@@ -35,6 +36,8 @@ def recorded_run(module: str, settings: RunSettings, data: str | None) -> RunRec
     started, start = _now(), time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
+        # A protocol says where it extrapolates.
+        warnings.simplefilter("ignore", ExtrapolationWarning)
         try:
             experiment = importlib.import_module(module)
             start = time.perf_counter()  # the first run of a process would pay for the imports

@@ -92,11 +92,8 @@ class FittedEmbedding(NamedTuple):
     ----------
     embedding : Embedding
     result : EmbeddingFit
-    centre, scale : ndarray (c,)
-        How features were scaled.
-    encoding : FeatureEncoding
-    data : ChoiceData or None
-        The training data; None for a model from a file that does not hold them.
+    centre, scale, encoding, data
+        As in `choicegp.fitting.pairwise.FittedPairs`.
     """
 
     embedding: Embedding

@@ -74,7 +74,7 @@ def _check_warm(options: FitOptions, warm: Fitted | None) -> None:
     if warm is None:
         return
     if not options.method.begins_dense:
-        raise ChoiceGPError("init= works with inference='dense', 'joint' or 'mcmc' only")
+        raise ChoiceGPError("init= works with inference='dense' or 'mcmc' only")
     if warm.n_utilities != options.n_utilities:
         raise ChoiceGPError(f"init has {warm.n_utilities} utilities, this model {options.n_utilities}: they must agree")
     # The hyperparameters are those of init: another kernel here would be passed over in silence.

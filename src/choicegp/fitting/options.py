@@ -184,28 +184,6 @@ class Paper(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint(Method):
-    """A dense fit, and then correlations between utilities, whose intervals have the right width (small problems).
-
-    Parameters
-    ----------
-    max_iter : int
-        Maximum number of steps after the dense fit.
-    """
-
-    step: ClassVar[str] = "one update of all sites by moment matching, after a dense fit of its own 300 steps"
-    begins_dense: ClassVar[bool] = True
-    max_iter: int = 200
-
-    def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
-        """Make the inference, after a dense one."""
-        from choicegp.inference.joint import JointInference
-
-        assert before is not None
-        return JointInference(task, before)
-
-
-@dataclass(frozen=True, kw_only=True)
 class MCMC(Method):
     """Draws from the exact posterior by the no-U-turn sampler, at the hyperparameters of a dense fit.
 
@@ -245,7 +223,7 @@ class MCMC(Method):
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (Auto(), Dense(), Sparse(), Paper(), Paper(converged=True), Joint(), MCMC())
+    for method in (Auto(), Dense(), Sparse(), Paper(), Paper(converged=True), MCMC())
 }  # fmt: skip
 """Every name that ``inference=`` knows, with the record that it means."""
 
@@ -284,7 +262,7 @@ class FitOptions(NamedTuple):
             raise ChoiceGPError("lapse must be below 1: at 1 the choices say nothing")
         if learn and isinstance(method, Paper):
             raise ChoiceGPError(
-                "lapse='learn' works with inference='dense', 'sparse', 'joint' or 'mcmc': give a number with the "
+                "lapse='learn' works with inference='dense', 'sparse' or 'mcmc': give a number with the "
                 "paper's approximation"
             )
         any_kernel = isinstance(kernel, str) and kernel == "auto"
@@ -367,7 +345,8 @@ def method_option(params: dict[str, Any]) -> Method:
             raise ChoiceGPError(f"{name} is given beside inference={kind}(...): give it there, as {kind}({options})")
         return value.validated()
     if not isinstance(value, str) or value not in METHODS:
-        raise ChoiceGPError(f"inference must be one of {', '.join(METHODS)}; got {value!r}")
+        removed = ". It was removed; use 'mcmc'" if isinstance(value, str) and value == "joint" else ""
+        raise ChoiceGPError(f"inference must be one of {', '.join(METHODS)}; got {value!r}{removed}")
     method = METHODS[value]
     if isinstance(method, MCMC) and "max_iter" in given:
         given["n_draws"] = given.pop("max_iter")

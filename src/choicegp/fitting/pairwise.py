@@ -13,7 +13,7 @@ from choicegp.data.packing import padded_size
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import hyperpriors_option
-from choicegp.fitting.record import FitResult, drawn_seed_note, scaling
+from choicegp.fitting.record import FitResult, drawn_seed_note, encoded_features, scaling
 from choicegp.inference.descent import Descent, Watch
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned
@@ -90,8 +90,7 @@ class FittedPairs(NamedTuple):
 
     def scaled(self, X: Any) -> np.ndarray:
         """Encode and scale objects as the training data were."""
-        encoded = X.with_encoding(self.encoding).X if isinstance(X, ChoiceData) else self.encoding.encode(X)
-        return (encoded - self.centre) / self.scale
+        return (encoded_features(X, self.encoding) - self.centre) / self.scale
 
 
 def fit_pairs(data: ChoiceData, options: PairOptions, kind: str, outputs: Any, name: str) -> FittedPairs:

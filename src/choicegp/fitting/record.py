@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from choicegp.checks import counted
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.data.scaling import FeatureScaling
@@ -107,11 +108,9 @@ class Fitted(NamedTuple):
         known : dict, optional
             Codes of ids, to which new ones are added; by default the codes of the training data.
         """
-        if isinstance(X, ChoiceData):
-            encoded, ids = X.with_encoding(self.encoding).X, list(X.object_ids)
-        else:
-            encoded = self.encoding.encode(X)
-            ids = object_ids(X) if hasattr(X, "columns") else [object() for _ in encoded]
+        encoded = encoded_features(X, self.encoding)
+        named = isinstance(X, ChoiceData) or hasattr(X, "columns")
+        ids = object_ids(X) if named else [object() for _ in encoded]
         if self.has_effects and ids == list(range(len(ids))):
             # Row numbers are no names: row 0 of another table is the same object only with the same features.
             trained = {i: row for row, i in enumerate(self.data.object_ids)}
@@ -130,6 +129,11 @@ class Fitted(NamedTuple):
     def problem_by_row(self) -> Problem:
         """Pose the training data with every row of their table an object of its own, whose code is its row."""
         return pose(self.data, self.data.X, np.arange(len(self.data.X)), effects=True, errors=self.errors)
+
+
+def encoded_features(X: Any, encoding: FeatureEncoding) -> np.ndarray:
+    """Encode objects, given as a table of features, an encoded array (n, c) or choice data."""
+    return X.with_encoding(encoding).X if isinstance(X, ChoiceData) else encoding.encode(X)
 
 
 def object_ids(X: Any) -> list[Any]:
@@ -195,6 +199,27 @@ def drawn_seed_note(random_state: int) -> str:
     return f"the seed was drawn: random_state={random_state} repeats this fit"
 
 
+def one_utility_note(data: ChoiceData, n_utilities: int, consequence: str = "") -> tuple[str, ...]:
+    """Say that one utility cannot explain answers of several objects, what follows from that, and what to do.
+
+    Examples
+    --------
+    >>> data = ChoiceData.from_sets([[0.0], [1.0]], [[0, 1], [0, 1]], [[0, 1], [0]])
+    >>> one_utility_note(data, 1)[0][:70]
+    'with one utility no two objects can be chosen together, as they were i'
+    """
+    if n_utilities > 1 or data.flat_chosen is None or len(data) == 0:
+        return ()
+    n_several = int(np.sum(np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) > 1))
+    if not n_several:
+        return ()
+    return (
+        f"with one utility no two objects can be chosen together, as they were in {n_several} of "
+        f'{counted(len(data), "set")}{consequence}; use n_utilities=2 or "auto" (choicegp fit -d 2, or choicegp '
+        "select); if the question was for the one best object, leave these sets out and use BatchPreferenceGP",
+    )
+
+
 def coinciding_notes(mean: np.ndarray) -> tuple[str, ...]:
     """Say in words which utilities order all objects in the same way.
 
@@ -232,4 +257,5 @@ def notes_on(
         notes.append(f"these features are the same for all shown objects and say nothing: {names}")
     if problem is not None and problem.n_sets < len(data):
         notes.append(f"{len(data) - problem.n_sets} sets of one object say nothing")
-    return (*notes, *coinciding_notes(utilities))
+    sets = data.sample if isinstance(data, ChoiceFolder) else data
+    return (*notes, *one_utility_note(sets, len(utilities)), *coinciding_notes(utilities))

@@ -63,9 +63,11 @@ def moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.A
 def grown_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) -> list[Start]:
     """Add a copy of each utility in turn, and a utility that is zero everywhere.
 
-    A copy changes little of what dominates what, and zero leaves each utility's say as it was: from either,
-    the larger model begins no worse than where the smaller one ended.  ``posterior`` is of the smaller model, fitted to
-    the same problem; ``fresh`` is where the hyperparameters of a utility start that knows nothing.
+    A copy changes little of what dominates what: from there the larger model begins about where the smaller one ended.
+    A utility of zero decides every comparison by a coin, so from there it begins worse (a sure choice of one object
+    of two falls from log p = -0.0014 to -0.694); but this is the start that copies nothing and can learn anything.
+    ``posterior`` is of the smaller model, fitted to the same problem; ``fresh`` is where the hyperparameters of a
+    utility start that knows nothing.
     """
     precision, linear = recovered_sites(posterior, problem)
 

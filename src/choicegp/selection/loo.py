@@ -9,9 +9,8 @@ import numpy as np
 
 from choicegp.checks import seed, whole_number
 from choicegp.compute.threads import linear_algebra_for, n_threads
-from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.record import Fitted
+from choicegp.fitting.record import Fitted, one_utility_note
 from choicegp.model.prior import Objects
 from choicegp.prediction.utilities import joint_samples
 
@@ -130,21 +129,6 @@ def loo_result(
     )
 
 
-def floor_note(data: ChoiceData, n_utilities: int, lapse: float | None) -> tuple[str, ...]:
-    """Say when the score is set by the constant that keeps impossible choices possible."""
-    assert data.flat_chosen is not None
-    if n_utilities > 1 or len(data.flat_chosen) == 0:
-        return ()
-    n_several = int(np.sum(np.add.reduceat(data.flat_chosen, data.offsets[:-1]) > 1))
-    if not n_several:
-        return ()
-    cost = "the lapse rate" if lapse else "the floor of 1e-10, about 23 nats for each pair of chosen objects,"
-    return (
-        f"with one utility no two objects can be chosen together, as they were in {n_several} of {len(data)} sets: "
-        f"{cost} sets the score of these",
-    )
-
-
 def leave_one_out(
     fitted: Fitted,
     method: str = "cavity",
@@ -176,7 +160,8 @@ def leave_one_out(
     if posterior.is_sparse:
         raise ChoiceGPError("leave-one-out needs inference='dense': judge a sparse fit by sets that were held out")
     lapse = None if posterior.lapse is None else float(posterior.lapse)
-    notes = floor_note(data, posterior.n_utilities, lapse)
+    cost = "the lapse rate" if lapse else "the floor of 1e-10, about 23 nats for each pair of chosen objects,"
+    notes = one_utility_note(data, posterior.n_utilities, f": {cost} sets the score of these")
     if method == "psis":
         if max_refits is not None:
             raise ChoiceGPError("max_refits belongs to method='cavity': importance weights need no refits")

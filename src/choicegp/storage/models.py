@@ -6,7 +6,8 @@ that it does not know.
 
 Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 adds the draws of a sampled
 posterior, version 3 kernels of warped features.  Each model is written in the lowest version that can hold it.  The
-other formats have version 1.
+other formats have version 1.  The inference "joint" was removed: files that name it are read, as models with
+``inference="dense"`` and the posterior that "joint" found.
 """
 
 import os
@@ -106,8 +107,12 @@ def _unpacked_params(packed: Page) -> dict[str, Any]:
     if isinstance(params.get("kernel"), dict):
         spec = params["kernel"]
         params["kernel"] = _rebuilt(spec["structure"], iter([np.asarray(leaf)[()] for leaf in spec["leaves"]]))
-    if isinstance(params.get("inference"), dict):
-        params["inference"] = Method.from_json(params["inference"])
+    inference = params.get("inference")
+    if isinstance(inference, dict):
+        removed = inference["inference"] == "Joint"
+        params["inference"] = "dense" if removed else Method.from_json(inference)
+    elif inference == "joint":
+        params["inference"] = "dense"
     if params.get("hyperpriors") is not None:
         params["hyperpriors"] = HyperPriors(**{name: tuple(pair) for name, pair in params["hyperpriors"].items()})
     return params

@@ -20,7 +20,12 @@ Table = Callable[[ChoiceData, Objects], "pd.DataFrame"]
 
 
 def write_predictions(
-    path: str | os.PathLike[str], source: Any, fitted: Fitted, table: Table, progress: bool | str
+    path: str | os.PathLike[str],
+    source: Any,
+    fitted: Fitted,
+    table: Table,
+    progress: bool | str,
+    look: Callable[[ChoiceData], None],
 ) -> None:
     """Write predictions to a Parquet file, whole or not at all.
 
@@ -32,6 +37,8 @@ def write_predictions(
     table : callable
         Takes some sets, and the objects of the table from which they come, and returns their predictions.
     progress : bool or "auto"
+    look : callable
+        Takes the sets of every file, or all sets, before they are predicted.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -39,7 +46,7 @@ def write_predictions(
     if not isinstance(path, str | os.PathLike) or not os.fspath(path).lower().endswith(".parquet"):
         raise ChoiceGPError(f"predictions are written to a Parquet file: its name must end in .parquet; got {path!r}")
     check_place(path)
-    tables, writer, done = _tables(source, fitted, table), None, 0
+    tables, writer, done = _tables(source, fitted, table, look), None, 0
     with replaced_when_complete(path) as handle, progress_bar(progress, len(source)) as bar:
         try:
             for n_sets, found in tables:
@@ -60,15 +67,17 @@ def write_predictions(
                 writer.close()
 
 
-def _tables(source: Any, fitted: Fitted, table: Table) -> "Iterator[tuple[int, pd.DataFrame]]":
+def _tables(
+    source: Any, fitted: Fitted, table: Table, look: Callable[[ChoiceData], None]
+) -> "Iterator[tuple[int, pd.DataFrame]]":
     """Return numbers of sets with their predictions; a wrong source is an error at once."""
     if isinstance(source, ChoiceFolder):
         source.sample.with_encoding(fitted.encoding)
         parts = (_read(source, file, fitted) for file in range(len(source.files)))
-        return (found for part in parts for found in _tables_of(part, fitted, table))
+        return (found for part in parts for found in _tables_of(part, fitted, table, look))
     if not isinstance(source, ChoiceData):
         raise ChoiceGPError(f"a ChoiceData or a ChoiceFolder is needed; got {type(source).__name__}")
-    return _tables_of(source.with_encoding(fitted.encoding), fitted, table)
+    return _tables_of(source.with_encoding(fitted.encoding), fitted, table, look)
 
 
 def _read(folder: ChoiceFolder, file: int, fitted: Fitted) -> ChoiceData:
@@ -79,7 +88,10 @@ def _read(folder: ChoiceFolder, file: int, fitted: Fitted) -> ChoiceData:
         raise ChoiceGPError(f"{folder.files[file]}: {error}") from error
 
 
-def _tables_of(data: ChoiceData, fitted: Fitted, table: Table) -> "Iterator[tuple[int, pd.DataFrame]]":
+def _tables_of(
+    data: ChoiceData, fitted: Fitted, table: Table, look: Callable[[ChoiceData], None]
+) -> "Iterator[tuple[int, pd.DataFrame]]":
+    look(data)
     objects = fitted.objects(data)
     for start in range(0, len(data), _SETS):
         part = data.take(range(start, min(start + _SETS, len(data))))
