@@ -49,6 +49,11 @@ class ChoiceGP(UtilityGP):
     shared_part : bool
         Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
         independent utilities most objects that were never shown would be incomparable.  Dense inference only.
+    intervals : {"auto", "none"}
+        "auto", with ``inference="auto"`` and few objects: after the dense fit, utilities and hyperparameters are
+        sampled (up to 600 utilities of shown objects), or the Gaussian posterior is mixed over settings of the
+        hyperparameters (beyond); ``intervals_`` says which.  "none", for speed: intervals at the most probable
+        hyperparameters, which are too narrow.
     object_effects : bool
         Whether each object id has, beside its features, an effect of its own.
     lapse : float or "learn"
@@ -115,6 +120,7 @@ class ChoiceGP(UtilityGP):
     n_utilities: int | str
     inference: str | Method
     shared_part: bool
+    intervals: str
     lapse: float | str
     n_inducing: int | None
     batch_size: int | None
@@ -127,6 +133,7 @@ class ChoiceGP(UtilityGP):
         inference: str | Method = "auto",
         kernel: str | Kernel = "auto",
         shared_part: bool = True,
+        intervals: str = "auto",
         object_effects: bool = False,
         lapse: float | str = 0.0,
         standardize: bool = True,

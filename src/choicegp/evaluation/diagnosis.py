@@ -16,9 +16,11 @@ from choicegp.checks import seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.posterior import Posterior, factorise_on_host
 from choicegp.inference.problem import Problem
-from choicegp.inference.whitening import Whitening, log_posterior, whiten
+from choicegp.inference.sites import Sites
+from choicegp.inference.starts import covariance_at, recovered_sites
+from choicegp.inference.whitening import log_choices, log_posterior, whiten
 
 _GOOD, _USABLE = 0.5, 0.7  # Pareto k
 _FEWEST = 100  # draws: a tail cannot be judged on fewer
@@ -58,7 +60,7 @@ def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosi
             "diagnose needs inference='dense': a sparse posterior has no draws at all objects. Fit some of the sets "
             "(data.take) with inference='dense' and diagnose that model, or judge this one by sets that were held out"
         )
-    if fitted.posterior.draws is not None:
+    if not fitted.posterior.has_sites:
         raise ChoiceGPError(
             "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'; "
             "for draws, fit_result_.message reports R-hat"
@@ -110,10 +112,11 @@ def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: in
     """
     from arviz_stats.base import array_stats
 
-    whitening = whiten(posterior)
-    draws = np.random.default_rng(seed).normal(size=(n_draws, *whitening.centre.shape))
+    root = factorise_on_host(np.asarray(covariance_at(posterior.prior, problem))).root
+    sites = recovered_sites(posterior, problem)
+    draws = np.random.default_rng(seed).normal(size=(n_draws, *root.shape[:2]))
     lapse = None if posterior.lapse is None else np.asarray(posterior.lapse, float)
-    logs, choices = (np.asarray(part) for part in _log_weights(draws, whitening, problem, lapse))
+    logs, choices = (np.asarray(part) for part in _log_weights(draws, root, sites, problem, lapse))
     # ArviZ takes the log-likelihood of a set left out, whose weights are its inverse: hence the sign.
     smooth, k = array_stats.psislw(-logs)
     weights = np.exp(smooth - np.max(smooth))
@@ -124,11 +127,12 @@ def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: in
 
 
 @program
-def _log_weights(draws: Array, whitening: Whitening, problem: Problem, lapse: Array | None) -> tuple[Array, Array]:
+def _log_weights(draws: Array, root: Array, sites: Sites, problem: Problem, lapse: Array | None) -> tuple[Array, Array]:
     """Return log weights (S,), up to a constant, and the probabilities of the observed choices (S, m)."""
+    whitening = whiten(root, sites)
 
     def one(w: Array) -> tuple[Array, Array]:
-        density, logs = log_posterior(w, whitening, problem, lapse)
-        return density + 0.5 * jnp.sum(w**2), jnp.exp(logs)
+        density = log_posterior(w, whitening, sites, problem, lapse)
+        return density + 0.5 * jnp.sum(w**2), jnp.exp(log_choices(whitening.utilities(w), problem, lapse))
 
     return jax.lax.map(one, draws)

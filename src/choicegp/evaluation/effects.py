@@ -2,7 +2,8 @@
 
 The effect of a feature at a value is the utility averaged over objects as that feature alone is set to the
 value, relative to its average over the feature's own values. An average is linear in the utilities, so its
-posterior is Gaussian too, and the band around an effect is exact: nothing is sampled for it.
+posterior is Gaussian too, and the band around an effect is exact; where the posterior is one of draws, the band has
+their mean and variance.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from choicegp.checks import plain, seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
-from choicegp.inference.posterior import Posterior
-from choicegp.model.prior import Objects
+from choicegp.inference.posterior import Draws, Posterior
+from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 
 Direction = Literal["rises", "falls", "non-monotone", "categorical", "unclear"]
@@ -231,11 +232,25 @@ def _average_moments(posterior: Posterior, X: Array) -> tuple[Array, Array]:
     # Codes that no known object has, the same in every group: object effects are common to all groups and
     # drop out of effects, which are differences.
     objects = Objects(X.reshape(g * b, c), jnp.tile(-1 - jnp.arange(b), g))
-    cross = posterior.prior.covariance(posterior.objects, objects)
-    cross = cross.reshape(*cross.shape[:2], g, b).mean(axis=3)
-    own = posterior.prior.covariance(objects, objects).reshape(-1, g, b, g, b).mean(axis=(2, 4))
-    shrink = jnp.swapaxes(cross, 1, 2) @ (posterior.gain @ cross)
-    return jnp.einsum("dtg,dt->dg", cross, posterior.dual), own - shrink
+
+    def averaged(prior: UtilityPrior, gain: Array) -> tuple[Array, Array]:
+        cross = prior.covariance(posterior.objects, objects)
+        cross = cross.reshape(*cross.shape[:2], g, b).mean(axis=3)
+        own = prior.covariance(objects, objects).reshape(-1, g, b, g, b).mean(axis=(2, 4))
+        return cross, own - jnp.swapaxes(cross, 1, 2) @ (gain @ cross)
+
+    if posterior.draws is None:
+        cross, left = averaged(posterior.prior, posterior.gain)
+        return jnp.einsum("dtg,dt->dg", cross, posterior.dual), left
+
+    def of_setting(draws: Draws) -> tuple[Array, Array]:
+        cross, left = averaged(draws.prior, draws.inverse)
+        drawn = jax.vmap(draws.prior.total)(jnp.einsum("ptg,spt->spg", cross, draws.dual))
+        square = jnp.einsum("sdg,sdh->dgh", drawn, drawn) / len(drawn)
+        return jnp.mean(drawn, axis=0), draws.prior.total(left) + square
+
+    mean, square = (jnp.mean(part, axis=0) for part in jax.lax.map(of_setting, posterior.draws))
+    return mean, square - mean[:, :, None] * mean[:, None, :]
 
 
 def _values_of(column: FeatureColumn, part: NDArray[np.float64], n_grid: int) -> _Values:

@@ -18,6 +18,7 @@ from choicegp.fitting.options import Dense, FitOptions, Sparse
 from choicegp.fitting.record import FitResult, Fitted, drawn_seed_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
+from choicegp.inference.intervals import PLUG_IN, SAMPLED, with_intervals
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.sparse.plan import Keeper
@@ -52,19 +53,19 @@ def fit_posterior(
         codes: dict[Any, int] = {}
         with progress_report(options.progress, options.method.n_steps) as report:
             found, X, means = _fit_sparse(data, centre, scale, options, Watch(clock, report), checkpoint)
-        notes = notes_on(data, X, means)
+        notes, words = notes_on(data, X, means), PLUG_IN
     else:
         if checkpoint is not None:
             raise ChoiceGPError(f"checkpoint= works with inference='sparse'; this fit is {options.inference!r}")
         codes = {} if warm is None else dict(warm.codes)
         problem = posed(data, centre, scale, codes, effects=options.object_effects, errors=options.errors)
-        found = _fit_at_objects(problem, options, clock, warm, neighbour)
+        found, words = _fit_at_objects(problem, options, clock, warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
     if options.drawn_seed:
         notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(
         found.status, found.message, found.n_iter, clock.seconds, found.trace, (*found.notes, *notes),
-        found.n_annealing,
+        found.n_annealing, words,
     )  # fmt: skip
     kept = data.sample if isinstance(data, ChoiceFolder) else data
     return Fitted(found.posterior, found.elbo, result, centre, scale, codes, options.errors, kept)
@@ -87,8 +88,8 @@ def _check_warm(options: FitOptions, warm: Fitted | None) -> None:
 
 def _fit_at_objects(
     problem: Problem, options: FitOptions, clock: Clock, warm: Fitted | None, neighbour: Posterior | None
-) -> Inferred:
-    """Infer the utilities at all shown objects."""
+) -> tuple[Inferred, str]:
+    """Infer the utilities at all shown objects; also say in words what made the intervals."""
     if problem.n_objects > MOST_DENSE:
         raise ChoiceGPError(
             f"{problem.n_objects} different objects were shown; inference={options.inference!r} works with at most "
@@ -109,7 +110,9 @@ def _fit_at_objects(
             place = None if warm is None else moments_at(warm.posterior, problem.objects)
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
             before = infer(DenseInference(first, place, grown))
-        return before if before is not None and isinstance(method, Dense) else infer(method.inference(task, before))
+        if before is None or not isinstance(method, Dense):
+            return infer(method.inference(task, before)), PLUG_IN if before is None else SAMPLED
+        return with_intervals(task, before) if options.intervals else (before, PLUG_IN)
 
 
 def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:

@@ -236,6 +236,7 @@ class FitOptions(NamedTuple):
     kernel: Kernel
     any_kernel: bool
     shared_part: bool
+    intervals: bool
     object_effects: bool
     lapse: float
     learn_lapse: bool
@@ -273,6 +274,7 @@ class FitOptions(NamedTuple):
             kernel=kernel_named("rbf" if any_kernel else kernel),
             any_kernel=any_kernel,
             shared_part=flag_option("shared_part", params.get("shared_part", False)),
+            intervals=_intervals_option(params.get("intervals", "none")),
             object_effects=flag_option("object_effects", params["object_effects"]),
             lapse=rate,
             learn_lapse=learn,
@@ -309,7 +311,8 @@ class FitOptions(NamedTuple):
         if isinstance(method, Auto):
             few = isinstance(data, ChoiceData) and (self.object_effects or _n_different(data) <= AUTO_DENSE)
             method = method.decided(few)
-        return self._replace(method=method)
+            return self._replace(method=method, intervals=self.intervals and few)
+        return self._replace(method=method, intervals=False)
 
     @property
     def has_shared_part(self) -> bool:
@@ -356,6 +359,12 @@ def method_option(params: dict[str, Any]) -> Method:
                 f"{name} belongs to inference='sparse': leave it at {'False' if given[name] is True else None}"
             )
     return replace(method, **given)
+
+
+def _intervals_option(value: Any) -> bool:
+    if not isinstance(value, str) or value not in ("auto", "none"):
+        raise ChoiceGPError(f"intervals must be 'auto' or 'none'; got {value!r}")
+    return value == "auto"
 
 
 def hyperpriors_option(value: Any) -> HyperPriors | None:

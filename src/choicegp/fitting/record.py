@@ -38,6 +38,8 @@ class FitResult(NamedTuple):
         What was done on the way that a careful reader may want to know.
     n_annealing : int
         How many of the first steps were annealing.
+    intervals : str
+        What made the intervals, in words.
     """
 
     status: str
@@ -47,6 +49,7 @@ class FitResult(NamedTuple):
     elbo_trace: np.ndarray
     notes: tuple[str, ...] = ()
     n_annealing: int = 0
+    intervals: str = ""
 
 
 class Utilities(NamedTuple):

@@ -1,10 +1,19 @@
-"""The posterior of the utilities by Markov chain Monte Carlo: slow, and right; a yardstick for the fast ones.
+"""The posterior of utilities and hyperparameters by Markov chain Monte Carlo: honest intervals for small problems.
 
-Hyperparameters come from a dense fit.  The utilities are sampled by the no-U-turn sampler (BlackJAX, with its window
-adaptation) in the coordinates in which the Gaussian posterior is standard normal, where few steps go a long way.  All
-chains start around that posterior: a mode that it does not see, they hardly reach.
+A step of a chain has two halves, both in the coordinates in which the Gaussian posterior of a dense fit is standard
+normal whatever the hyperparameters are (`choicegp.inference.whitening`):
+
+- the utilities move by the no-U-turn sampler (BlackJAX), the hyperparameters held: few steps go a long way, and none
+  of them factorises a matrix;
+- a few hyperparameters at a time move, the coordinates of the utilities held, by a proposal that keeps the Gaussian
+  approximation of `choicegp.inference.hyperposterior` (preconditioned Crank-Nicolson), accepted by the exact density.
+
+All chains start around the dense fit: a mode that it does not see, they hardly reach.
 """
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -12,234 +21,304 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import cho_solve
 
-from choicegp.compute.programs import program
+from choicegp.compute.programs import program, with_settings_of_this_thread
 from choicegp.inference.driver import Inferred, Task, Verdict
-from choicegp.inference.posterior import Posterior, posterior_of_draws
+from choicegp.inference.hyperposterior import HyperPosterior, hyper_posterior
+from choicegp.inference.posterior import FIRST_JITTER, Posterior, draws_of, factorise, prior_covariance
 from choicegp.inference.problem import Problem
+from choicegp.inference.sites import Sites
 from choicegp.inference.whitening import Whitening, log_posterior, whiten
+from choicegp.model.prior import HyperPriors, UtilityPrior, log_density
 
 N_CHAINS = 4
-BLOCK = 50  # steps of each chain between two looks from Python
-# Stages of steps.  Those of the warm-up are 0 (the step size is adapted), 1 (scales too) and 2 (the end of a window).
-_DRAW, _REST = 3, 4  # nothing is adapted; no step is made
-_MOST_DOUBLINGS = 8
+BLOCK = 16  # steps of a chain between two looks from Python; also draws of the utilities for each kept setting
+_THINNING = 8  # steps between two kept settings
+_MOST_DOUBLINGS = 7
 _FIRST_STEP = 0.3
+_TOGETHER = 6  # hyperparameters that move at a time
+_MOVES = 4e9  # multiplications that the moves of hyperparameters of one step may take
+_FIRST_SHARE = 0.5  # of a proposal that is new
+_TARGET_MOVES = 0.35  # acceptance of moves of the hyperparameters
 _MOST_PERMUTED = 6  # utilities
 _WELL_MIXED = 1.05  # R-hat
 _FEWEST_JUDGED = 4  # draws of a chain, below which R-hat is not defined
 _MORE = "make more draws, by MCMC(n_draws=...) or max_iter with inference='mcmc'"
-N_KEPT = 1024  # draws that predictions use, taken evenly from all chains; a power of two
+MOST_SETTINGS = 32
+"""Settings of the hyperparameters that predictions use, taken evenly from all chains; a power of two."""
 
 
-class Chains(NamedTuple):
-    """Where the chains stand, and what has been learned about their steps; every array has a leading axis of chains.
+class Chain(NamedTuple):
+    """Where a chain stands, and what has been learned about its steps.
 
-    ``tuning`` are the arrays of BlackJAX's states of dual averaging and of running moments, without their classes:
-    programs of classes from elsewhere are not kept between processes.
+    ``tuning`` are the arrays of BlackJAX's dual averaging, without its class: programs of classes from elsewhere are
+    not kept between processes.
     """
 
-    position: Array
+    position: Array  # (p, t) w
+    hyper: Array  # (n,) q: hyperparameters, standard normal under their Gaussian approximation
     tuning: tuple[Array, ...]
+    share: Array  # of a proposal of hyperparameters that is new
+
+
+class ChainModel(NamedTuple):
+    """What a chain samples: it does not change."""
+
+    approximation: HyperPosterior
+    sites: Sites
+    problem: Problem
+    lapse: Array | None
+    target: Array  # acceptance rate of the utilities' moves
+
+
+class SampledBlock(NamedTuple):
+    """What a block of steps gives: the coordinates after each step, and how the steps went."""
+
+    positions: Array  # (n, p, t)
+    divergent: Array  # number of divergent steps
+    log_density: Array
+
+
+class Kept(NamedTuple):
+    """Draws at one setting of the hyperparameters."""
+
+    log_hyper: np.ndarray  # (n,) the parameters of the prior in one row
+    dual: np.ndarray  # (S, p, t)
+    utilities: np.ndarray  # (S, d, t)
 
 
 class MCMCState(NamedTuple):
-    """The chains, the warm-up that they have behind them, and the draws (c, n, d, t) that are kept so far."""
+    """The chains, the warm-up that they have behind them, and what is kept of each so far."""
 
-    chains: Chains
+    chains: tuple[Chain, ...]
     n_warmed: int = 0
-    kept: tuple[np.ndarray, ...] = ()
+    kept: tuple[tuple[Kept, ...], ...] = ()  # one entry per setting, of all chains
     n_divergent: int = 0
 
     @property
     def n_draws(self) -> int:
         """Kept draws of each chain."""
-        return sum(block.shape[1] for block in self.kept)
+        return BLOCK * len(self.kept)
 
 
 class MCMCInference:
-    """Sample the utilities of the shown objects.
+    """Sample the utilities of the shown objects and the hyperparameters.
 
-    The Gaussian posterior of ``before`` gives hyperparameters, coordinates and starting points.  Where the time is up
-    during the warm-up, the steps are those that are known by then, and one block of draws is kept all the same: the
-    result says that it is not complete.
+    The posterior of ``before`` gives coordinates and starting points.  Where the time is up during the warm-up, the
+    steps are those that are known by then, and one setting is kept all the same: the result says that it is not
+    complete.
     """
 
     def __init__(self, task: Task, before: Inferred, n_warm_up: int, target_acceptance: float) -> None:
+        assert before.sites is not None
         self.task, self.before, self.n_warm_up = task, before, n_warm_up
-        self.posterior, self.whitening = before.posterior, whiten(before.posterior)
-        self.stages = _schedule(n_warm_up)
+        prior, learning = before.posterior.prior, task.learning
+        self.hyperpriors = learning.hyperpriors if learning.learn_prior else None
+        approximation = hyper_posterior(prior, before.sites, task.problem, self.hyperpriors)
         lapse = before.posterior.lapse
         rate = None if lapse is None else np.asarray(lapse, float)
-        self.fixed = np.asarray(target_acceptance, float), self.whitening, task.problem, rate
+        sites = jax.tree.map(np.asarray, before.sites)
+        self.model = ChainModel(approximation, sites, task.problem, rate, np.asarray(target_acceptance, float))  # type: ignore[arg-type]
+        self.n_moves = _n_moves(approximation.n_learned, prior.n_parts, len(task.problem.valid))
 
     def begin(self) -> MCMCState:
         """Draw the first positions."""
-        shape = (N_CHAINS, *self.whitening.centre.shape)
-        start = 1.2 * np.random.default_rng(self.task.seed).normal(size=shape)
         self.task.watch.report("warming up", 0, float("nan"))
-        return MCMCState(Chains(start.reshape(N_CHAINS, -1), _first_tuning(start[0].size)))  # type: ignore[arg-type]
+        shape = (self.before.posterior.prior.n_parts, len(self.task.problem.valid))
+        n = self.model.approximation.scale.shape[1]
+        chains = []
+        for number in range(N_CHAINS):
+            rng = np.random.default_rng([self.task.seed, number])
+            share = np.asarray(_FIRST_SHARE)
+            chains.append(Chain(rng.normal(size=shape), rng.normal(size=n), _first_tuning(), share))  # type: ignore[arg-type]
+        return MCMCState(tuple(chains))
 
     def step(self, state: MCMCState) -> MCMCState:
         """Make a block of steps of all chains: of the warm-up, as long as that lasts and there is time, or of draws."""
         if state.n_warmed < self.n_warm_up and not self.task.watch.is_up:
-            return self._warmed(state)
-        n_new = min(BLOCK, self.task.max_iter - state.n_draws)
-        key = self._key(1 + len(state.kept))
-        chains, moves, divergent, logdensity = _advance(state.chains, *_block([_DRAW] * n_new), key, *self.fixed)
-        moves = np.asarray(moves)[:, :n_new]
-        latent = self.whitening.centre + np.einsum("dij,cndj->cndi", self.whitening.spread, moves)
-        kept = np.einsum("dij,cndj->cndi", self.whitening.root, latent)
-        made = self.n_warm_up + state.n_draws + n_new
-        self.task.watch.report("sampling", made, float(np.mean(np.asarray(logdensity))))
-        n_divergent = state.n_divergent + int(np.sum(np.asarray(divergent)[:, :n_new]))
+            n_steps = min(BLOCK, self.n_warm_up - state.n_warmed)
+            chains, blocks = self._advanced(state.chains, state.n_warmed, n_steps, self.n_moves, adapt=True)
+            n_warmed = state.n_warmed + n_steps
+            self._report("warming up", n_warmed, blocks)
+            return state._replace(chains=chains, n_warmed=n_warmed)
+        made = self.n_warm_up + len(state.kept) * (_THINNING + BLOCK)
+        chains = state.chains
+        if self.n_moves:
+            chains, _ = self._advanced(chains, made, _THINNING, self.n_moves, adapt=False)
+        chains, blocks = self._advanced(chains, made + _THINNING, BLOCK, 0, adapt=False)
+        kept = tuple(duals_at(chain.hyper, block.positions, self.model) for chain, block in zip(chains, blocks, strict=True))
+        n_divergent = state.n_divergent + sum(int(block.divergent) for block in blocks)
+        self._report("sampling", self.n_warm_up + state.n_draws + BLOCK, blocks)
         return MCMCState(chains, state.n_warmed, (*state.kept, kept), n_divergent)
 
-    def _warmed(self, state: MCMCState) -> MCMCState:
-        """Make a block of steps of the warm-up, which the schedule says how to learn from."""
-        stages = self.stages[state.n_warmed : state.n_warmed + BLOCK]
-        chains, _, _, logdensity = _advance(state.chains, *_block(stages, state.n_warmed), self._key(0), *self.fixed)
-        n_warmed = state.n_warmed + len(stages)
-        self.task.watch.report("warming up", n_warmed, float(np.mean(np.asarray(logdensity))))
-        return state._replace(chains=chains, n_warmed=n_warmed)
+    def _advanced(
+        self, chains: tuple[Chain, ...], first: int, n_steps: int, n_moves: int, *, adapt: bool
+    ) -> tuple[tuple[Chain, ...], tuple[SampledBlock, ...]]:
+        """Make steps of all chains, side by side in threads."""
+        counts = tuple(np.asarray(count, np.int32) for count in (first, n_steps, n_moves))
 
-    def _key(self, number: int) -> Array:
-        return jax.random.key_data(jax.random.fold_in(jax.random.key(self.task.seed), number))
+        def one(number: int) -> tuple[Chain, SampledBlock]:
+            key = jax.random.key_data(jax.random.fold_in(jax.random.key(self.task.seed), number))
+            made = _advance(chains[number], key, *counts, np.asarray(adapt), self.model, self.hyperpriors)
+            return jax.tree.map(np.asarray, made)
+
+        with ThreadPoolExecutor(min(self.task.n_jobs, N_CHAINS)) as pool:
+            made = list(pool.map(with_settings_of_this_thread(one), range(N_CHAINS)))
+        return tuple(chain for chain, _ in made), tuple(block for _, block in made)
+
+    def _report(self, phase: str, step: int, blocks: tuple[SampledBlock, ...]) -> None:
+        self.task.watch.report(phase, step, float(np.mean([block.log_density for block in blocks])))
 
     def verdict(self, state: MCMCState) -> Verdict | None:
         """Stop when all draws are made, or at the time limit; say how well the chains have mixed."""
         complete = state.n_draws >= self.task.max_iter
         if not complete and not (state.kept and self.task.watch.is_up):
             return None
-        return judged(self._draws(state), state.n_divergent, complete and state.n_warmed >= self.n_warm_up)
-
-    def _draws(self, state: MCMCState) -> np.ndarray:
-        return align(np.concatenate(state.kept, axis=1), self.posterior)
+        chains = zip(*state.kept, strict=True)
+        utilities = np.array([np.concatenate([one.utilities for one in chain]) for chain in chains])
+        return judged(utilities, state.n_divergent, complete and state.n_warmed >= self.n_warm_up)
 
     def conclude(self, state: MCMCState, verdict: Verdict) -> Inferred:
-        """Turn draws into a posterior: their moments, and the draws themselves, thinned, for what is not Gaussian."""
-        drawn = self._draws(state)
-        u = drawn.reshape(-1, *drawn.shape[2:])
-        mean = u.mean(axis=0)
-        centred = u - mean
-        covariance = np.einsum("sdi,sdj->dij", centred, centred) / len(u)
-        kept = u[np.linspace(0, len(u) - 1, N_KEPT).astype(int)]
-        posterior = posterior_of_draws(self.posterior, kept, mean, covariance)
+        """Turn draws into a posterior: settings from all chains, evenly, each with its draws."""
+        settings = [one for of_all in state.kept for one in of_all]
+        n = min(MOST_SETTINGS, 1 << (len(settings).bit_length() - 1))
+        settings = [settings[i] for i in np.linspace(0, len(settings) - 1, n).astype(int)]
+        posterior = posterior_of_settings(self.before.posterior, settings)
         return self.before._replace(posterior=posterior, status=verdict.status, message=verdict.message)
 
 
-def _schedule(n_warm_up: int) -> np.ndarray:
-    """Return the stage of each step of the warm-up, by BlackJAX's windows."""
-    from blackjax.adaptation.window_adaptation import build_schedule
-
-    windows = np.asarray(build_schedule(n_warm_up), int).reshape(-1, 2)
-    return windows.sum(axis=1)  # each is whether scales are adapted, and whether a window ends
-
-
-def _block(stages: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the stages of a block, filled up by steps that are not made, and the numbers of its steps."""
-    padded = np.pad(np.asarray(stages, np.int32), (0, BLOCK - len(stages)), constant_values=_REST)
-    return padded, (first + np.arange(BLOCK)).astype(np.uint32)
+def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posterior:
+    """Replace the draws of a posterior by those of some settings, each with its utilities in the posterior's order."""
+    _, restore = ravel_pytree(posterior.prior)
+    ordered = [_aligned(restore(one.log_hyper), one, posterior) for one in settings]
+    priors = jax.tree.map(lambda *leaves: np.stack(leaves), *(prior for prior, _ in ordered))
+    draws = draws_of(priors, posterior.objects, np.array([dual for _, dual in ordered]))
+    return Posterior(*(getattr(posterior, name) for name in ("prior", "objects", "mean", "dual", "gain", "lapse")), draws)
 
 
-def _tuner(target: Any) -> tuple[Any, Any]:
-    """Return BlackJAX's functions of dual averaging (step sizes) and of running moments (scales)."""
-    from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+def _aligned(prior: UtilityPrior, kept: Kept, posterior: Posterior) -> tuple[UtilityPrior, np.ndarray]:
+    """Undo label switching: give a setting's utilities the order nearest to the posterior's means."""
+    prior = jax.tree.map(np.asarray, prior)
+    d = posterior.n_utilities
+    if d == 1 or d > _MOST_PERMUTED:
+        return prior, kept.dual
+    ours, theirs = (part - part.mean(axis=1, keepdims=True) for part in (kept.utilities.mean(axis=0), posterior.mean))
+    likeness = ours @ np.asarray(theirs).T
+    best = max(permutations(range(d)), key=lambda order: sum(likeness[order[i], i] for i in range(d)))
+    rows = np.array(best) + prior.shared
+    rows = np.concatenate([[0], rows]) if prior.shared else rows
+    return jax.tree.map(lambda leaf: leaf[rows], prior), kept.dual[:, rows]
+
+
+def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
+    """Return how many moves of hyperparameters a step has: every one about twice, unless a move is costly."""
+    if n_learned == 0:
+        return 0
+    wanted = -(-2 * n_learned // _TOGETHER)
+    return int(np.clip(_MOVES / (12.0 * n_parts * n_objects**3 + 1e6), 1, wanted))
+
+
+def _dual_averaging(target: Any) -> tuple[Any, Any, Any]:
+    """Return BlackJAX's functions of dual averaging."""
     from blackjax.adaptation.step_size import dual_averaging_adaptation
 
-    return dual_averaging_adaptation(target), mass_matrix_adaptation(True)
+    return dual_averaging_adaptation(target)
 
 
-def _first_tuning(size: int) -> tuple[np.ndarray, ...]:
-    """Return what is known before the warm-up, once for each chain."""
-    (begin_steps, *_), (begin_scales, *_) = _tuner(0.0)
-    leaves = map(np.asarray, jax.tree.leaves((begin_steps(_FIRST_STEP), begin_scales(size))))
-    return tuple(np.repeat(leaf[None], N_CHAINS, axis=0) for leaf in leaves)
+def _first_tuning() -> tuple[Any, ...]:
+    leaves = jax.tree.leaves(_dual_averaging(0.0)[0](_FIRST_STEP))
+    return tuple(np.asarray(leaf, float) for leaf in leaves)
 
 
-def _tuning(chains: Chains) -> tuple[Any, Any]:
-    """Return BlackJAX's states of dual averaging and of running moments."""
-    (begin_steps, *_), (begin_scales, *_) = _tuner(0.0)
-    return jax.tree.unflatten(jax.tree.structure((begin_steps(1.0), begin_scales(1))), chains.tuning)
+def _whitened(hyper: Array, model: ChainModel) -> tuple[UtilityPrior, Array, Whitening]:
+    """Return the prior of coordinates q, its Cholesky factors and the coordinates of the utilities."""
+    prior = model.approximation.prior_at(hyper)
+    covariance = prior_covariance(prior, model.problem)
+    root = factorise(covariance, jnp.full(len(covariance), FIRST_JITTER)).root
+    return prior, root, whiten(root, model.sites)
 
 
-def _learned(stage: Array, tuning: Any, position: Array, acceptance: Array, target: Array) -> Any:
-    """Learn from one step of the warm-up, as its stage says; from a draw nothing is learned."""
-    (begin_steps, next_steps, end_steps), (_, next_scales, end_scales) = _tuner(target)
-    steps, scales = tuning
+@partial(program, static="hyperpriors")
+def _advance(
+    chain: Chain, key_data: Array, first: Array, n_steps: Array, n_moves: Array, adapt: Array, model: ChainModel,
+    hyperpriors: HyperPriors | None,
+) -> tuple[Chain, SampledBlock]:  # fmt: skip
+    """Make a block of steps of one chain: ``n_moves`` moves of hyperparameters after each move of the utilities."""
+    from blackjax.mcmc import hmc, nuts
 
-    def step_size() -> Any:
-        return next_steps(steps, acceptance), scales
+    kernel, (begin_steps, next_steps, _) = nuts.build_kernel(), _dual_averaging(model.target)
+    tuning = jax.tree.unflatten(jax.tree.structure(begin_steps(1.0)), chain.tuning)
+    shape = chain.position.shape
+    key = jax.random.wrap_key_data(key_data)
 
-    def both() -> Any:
-        return next_steps(steps, acceptance), next_scales(scales, position)
+    def density(whitening: Whitening) -> Callable[[Array], Array]:
+        return lambda w: log_posterior(w.reshape(shape), whitening, model.sites, model.problem, model.lapse)
 
-    def end_of_window() -> Any:
-        last_steps, last_scales = both()
-        return begin_steps(end_steps(last_steps)), end_scales(last_scales)
+    def moved_hyper(w: Array, hyper: Array, whitening: Whitening, share: Array, key: Array) -> tuple[Any, ...]:
+        def weight(prior: UtilityPrior, whitening: Whitening, q: Array) -> Array:
+            # Exact posterior over Gaussian approximation, which the proposal keeps.
+            own = jnp.zeros(()) if hyperpriors is None else log_density(prior, hyperpriors)
+            return density(whitening)(w) + own + 0.5 * jnp.sum(q**2)
 
-    return jax.lax.switch(stage, (step_size, both, end_of_window, lambda: tuning))
+        def move(i: Array, carry: tuple) -> tuple:
+            q, whitening, now, accepted = carry
+            places, normals, coin = jax.random.split(jax.random.fold_in(key, i), 3)
+            rank = jnp.argsort(jnp.argsort(jax.random.uniform(places, q.shape)))
+            fresh = jnp.sqrt(1.0 - share**2) * q + share * jax.random.normal(normals, q.shape)
+            proposed = jnp.where(rank < _TOGETHER, fresh, q)
+            prior, _, there = _whitened(proposed, model)
+            then = weight(prior, there, proposed)
+            chance = jnp.nan_to_num(jnp.minimum(1.0, jnp.exp(then - now)))
+            taken = jax.random.uniform(coin) < chance
+            new = jax.tree.map(lambda a, b: jnp.where(taken, a, b), (proposed, there, then), (q, whitening, now))
+            return (*new, accepted + chance)
+
+        now = weight(model.approximation.prior_at(hyper), whitening, hyper)
+        hyper, whitening, _, accepted = jax.lax.fori_loop(0, n_moves, move, (hyper, whitening, now, jnp.zeros(())))
+        return hyper, whitening, accepted / jnp.maximum(n_moves, 1)
+
+    def step(i: Array, carry: tuple) -> tuple:
+        w, hyper, whitening, tuning, share, block = carry
+        own, theirs = jax.random.split(jax.random.fold_in(key, first + i))
+        size = jnp.exp(jnp.where(adapt, tuning.log_step_size, tuning.log_step_size_avg))
+        log_posterior_of = density(whitening)
+        state = hmc.init(w.reshape(-1), log_posterior_of)
+        state, info = kernel(own, state, log_posterior_of, size, jnp.ones(w.size), _MOST_DOUBLINGS)
+        learned = next_steps(tuning, info.acceptance_rate)
+        tuning = jax.tree.map(lambda new, old: jnp.where(adapt, new, old), learned, tuning)
+        w = state.position.reshape(shape)
+        hyper, whitening, accepted = moved_hyper(w, hyper, whitening, share, theirs)
+        change = jnp.exp(0.15 * (accepted - _TARGET_MOVES))
+        share = jnp.where(adapt & (n_moves > 0), jnp.clip(share * change, 0.05, 0.99), share)
+        block = SampledBlock(
+            block.positions.at[i].set(w), block.divergent + info.is_divergent, jnp.asarray(state.logdensity)
+        )
+        return w, hyper, whitening, tuning, share, block
+
+    _, _, whitening = _whitened(chain.hyper, model)
+    block = SampledBlock(jnp.zeros((BLOCK, *shape)), jnp.zeros((), int), jnp.zeros(()))
+    tuning = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), tuning)
+    start = (chain.position, chain.hyper, whitening, tuning, chain.share, block)
+    w, hyper, _, tuning, share, block = jax.lax.fori_loop(0, n_steps, step, start)
+    return Chain(w, hyper, tuple(jax.tree.leaves(tuning)), share), block
 
 
-def _common(tuning: Any) -> tuple[Array, Array]:
-    """Return the average of step sizes and scales: chains with equal steps do not wait for each other."""
-    steps, scales = tuning
-    # Where a window has just ended, there is no average of step sizes yet.
-    log_step = jnp.where(steps.step > 1, steps.log_step_size_avg, steps.log_step_size)
-    return jnp.exp(log_step.mean()), scales.inverse_mass_matrix.mean(axis=0)
+def duals_at(hyper: np.ndarray | Array, positions: np.ndarray | Array, model: ChainModel) -> Kept:
+    """Turn coordinates (n, p, t) at one setting of the hyperparameters into draws, without the padding."""
+    log_hyper, dual, utilities = map(np.asarray, _duals(hyper, positions, model))
+    n = model.problem.n_objects
+    return Kept(log_hyper, dual[..., :n], utilities[..., :n])
 
 
 @program
-def _advance(
-    chains: Chains, stages: Array, numbers: Array, key_data: Array, target: Array, whitening: Whitening,
-    problem: Problem, lapse: Array | None,
-) -> tuple[Chains, Array, Array, Array]:  # fmt: skip
-    """Make a block of steps of all chains: chains, positions (c, n, d, t), divergences (c, n), log densities (c,)."""
-    from blackjax.mcmc import hmc, nuts
-
-    shape = whitening.centre.shape
-    kernel = nuts.build_kernel()
-    n_steps = jnp.sum(stages != _REST)
-    is_drawing, common = stages[0] == _DRAW, _common(_tuning(chains))
-
-    def density(w: Array) -> Array:
-        return log_posterior(w.reshape(shape), whitening, problem, lapse)[0]
-
-    def one_chain(position: Array, tuning: Any, key: Array) -> tuple[Any, Any, Array, Array]:
-        def step(i: Array, carry: tuple) -> tuple:
-            state, tuning, positions, divergent = carry
-            own = jnp.exp(tuning[0].log_step_size), tuning[1].inverse_mass_matrix
-            step_size, scales = (jnp.where(is_drawing, ours, mine) for ours, mine in zip(common, own, strict=True))
-            key_here = jax.random.fold_in(key, numbers[i])
-            state, info = kernel(key_here, state, density, step_size, scales, _MOST_DOUBLINGS)
-            tuning = _learned(stages[i], tuning, state.position, info.acceptance_rate, target)
-            return state, tuning, positions.at[i].set(state.position), divergent.at[i].set(info.is_divergent)
-
-        first = hmc.init(position, density), tuning
-        made = jnp.zeros((BLOCK, *position.shape), position.dtype), jnp.zeros(BLOCK, bool)
-        return jax.lax.fori_loop(0, n_steps, step, (*first, *made))
-
-    keys = jax.random.split(jax.random.wrap_key_data(key_data), len(chains.position))
-    last, tuning, positions, divergent = jax.vmap(one_chain)(chains.position, _tuning(chains), keys)
-    positions = positions.reshape(*positions.shape[:2], *shape)
-    return Chains(last.position, tuple(jax.tree.leaves(tuning))), positions, divergent, last.logdensity
-
-
-def align(utilities: np.ndarray, posterior: Posterior) -> np.ndarray:
-    """Undo label switching: give each draw (c, n, d, t) the order of utilities nearest to the posterior's means.
-
-    Utilities with different hyperparameters are distinguished by them; where all have the same, their order means
-    nothing, and a chain may change it on its way.
-    """
-    d = utilities.shape[2]
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(posterior.prior)]
-    if d == 1 or d > _MOST_PERMUTED or not all(np.allclose(leaf, leaf[:1]) for leaf in leaves):
-        return utilities
-    orders = np.array(list(permutations(range(d))))
-    likeness = np.einsum("cnit,jt->cnij", utilities, np.asarray(posterior.mean))
-    totals = sum(likeness[:, :, orders[:, i], i] for i in range(d))
-    best = orders[np.argmax(totals, axis=-1)]
-    return np.take_along_axis(utilities, best[..., None], axis=2)
+def _duals(hyper: Array, positions: Array, model: ChainModel) -> tuple[Array, Array, Array]:
+    """Return the parameters of the prior, and for positions (n, p, t) K^-1 f of the parts and the utilities."""
+    prior, root, whitening = _whitened(hyper, model)
+    parts = jax.vmap(whitening.parts)(positions)
+    dual = jax.lax.map(lambda args: cho_solve((args[0], True), args[1].T).T, (root, jnp.swapaxes(parts, 0, 1)))
+    return ravel_pytree(prior)[0], jnp.swapaxes(dual, 0, 1), jax.vmap(prior.total)(parts)
 
 
 def judged(utilities: np.ndarray, n_divergent: int, complete: bool) -> Verdict:
@@ -247,6 +326,8 @@ def judged(utilities: np.ndarray, n_divergent: int, complete: bool) -> Verdict:
     from arviz_stats.base import array_stats
 
     n_chains, n_draws, d, t = utilities.shape
+    # Choices do not say where zero is: differences to the mean of all objects count.
+    utilities = utilities - utilities.mean(axis=3, keepdims=True)
     flat = np.moveaxis(utilities.reshape(n_chains, n_draws, d * t), 2, 0)
     if n_draws < _FEWEST_JUDGED:
         return Verdict("stopped", f"{n_chains * n_draws} draws are too few to see whether the chains mix: {_MORE}")

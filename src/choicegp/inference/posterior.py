@@ -185,6 +185,11 @@ class Posterior(eqx.Module):
         return self.mean.shape[0]
 
     @property
+    def has_sites(self) -> bool:
+        """Whether prior and sites make the Gaussian posterior; not so in files of draws from earlier versions."""
+        return self.gain.size > 0
+
+    @property
     def is_sparse(self) -> bool:
         """Whether inducing points, others for each utility, stand for the shown objects."""
         return np.ndim(self.objects.X) == 3

@@ -7,10 +7,11 @@ utilities, of one more or of one less.
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from choicegp.compute.programs import program
-from choicegp.inference.posterior import Posterior, prior_covariance
+from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise, half_covariance, prior_covariance
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects, UtilityPrior
@@ -56,8 +57,30 @@ def scaled(prior: UtilityPrior, factor: float) -> UtilityPrior:
 
 @program
 def moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.Array]:
-    """Return posterior means (d, n) and covariances (d, n, n)."""
-    return posterior.mean_and_covariance_at(objects)
+    """Return the Gaussian posterior's means (d, n) and covariances at other objects, as `condition` gives them.
+
+    With a shared part, what the choices take off the covariance between parts i and j is [i = j] Q_i - Q_i S_0 Q_j,
+    Q_0 the sum of the others and S_0 the covariance of the shared part (see `choicegp.inference.posterior`).
+    """
+    prior = posterior.prior
+    if not prior.shared:
+        return posterior.mean_and_covariance_at(objects)
+    cross = prior.covariance(posterior.objects, objects)
+    mean = prior.total(jnp.einsum("ptn,pt->pn", cross, posterior.dual))
+    gain = posterior.gain
+    total = jnp.sum(gain, axis=0)
+    root = factorise(prior.covariance(posterior.objects, posterior.objects)[:1], jnp.full(1, FIRST_JITTER)).root[0]
+    half, _ = half_covariance(root, total)
+    whole = jnp.concatenate([total[None], gain])  # Q_0 and the others
+    through = half @ whole @ cross  # W_0 Q_i k_i
+    taken = jnp.einsum("itn,jtm->ijnm", through, through)
+    own = prior.covariance(objects, objects) - jnp.swapaxes(cross, 1, 2) @ (whole @ cross)
+    # Between the shared part and one's own, the sum of [i = j] Q_i over all i is Q_j itself.
+    beside = jnp.swapaxes(cross[:1], 1, 2) @ (gain @ cross[1:])
+    d = len(gain)
+    covariance = taken[0, 0] + own[0] + taken[1:, 1:] + (taken[1:, :1] + taken[:1, 1:])
+    covariance -= beside[None, :] + jnp.swapaxes(beside, 1, 2)[:, None]
+    return mean, covariance.at[jnp.arange(d), jnp.arange(d)].add(own[1:])
 
 
 def grown_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) -> list[Start]:
@@ -70,16 +93,36 @@ def grown_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) ->
     utility start that knows nothing.
     """
     precision, linear = recovered_sites(posterior, problem)
+    smaller = _with_shared(posterior.prior) if fresh.shared else posterior.prior
 
     def start(prior: UtilityPrior, i: int, say: float) -> Start:
         """Append utility ``i`` of a prior, with the sites of utility ``i`` or with none."""
+        place = i + prior.shared
         extended = jax.tree.map(
-            lambda own, more: np.concatenate([np.asarray(own), np.asarray(more)[i : i + 1]]), posterior.prior, prior
+            lambda own, more: np.concatenate([np.asarray(own), np.asarray(more)[place : place + 1]]), smaller, prior
         )
         more = Sites(say * precision[i : i + 1], say * linear[i : i + 1])
         return Start(extended, jax.tree.map(lambda *parts: np.concatenate(parts), Sites(precision, linear), more))
 
-    return [*(start(posterior.prior, i, 1.0) for i in range(posterior.n_utilities)), start(fresh, 0, 0.0)]
+    return [*(start(smaller, i, 1.0) for i in range(posterior.n_utilities)), start(fresh, 0, 0.0)]
+
+
+def _with_shared(prior: UtilityPrior) -> UtilityPrior:
+    """Give the only utility of a prior a shared part, half of its variance; others are returned as they are."""
+    if prior.shared:
+        return prior
+    halved = rescaled(prior, 1.0, 0.5)
+    doubled = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), halved)
+    return UtilityPrior(doubled.kernels, doubled.log_effect_variance, shared=True)
+
+
+def _without_shared(prior: UtilityPrior) -> UtilityPrior:
+    """Give the only utility the larger of its two parts."""
+    sizes = np.sum([np.exp(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(prior.kernels)
+                    if path[-1].name == "log_variance" and np.ndim(leaf) == 1], axis=0)  # fmt: skip
+    place = int(np.argmax(sizes)) if np.size(sizes) == 2 else 1
+    kept = jax.tree.map(lambda leaf: np.asarray(leaf)[place : place + 1], prior)
+    return UtilityPrior(kept.kernels, kept.log_effect_variance, shared=False)
 
 
 def neighbouring_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) -> list[Start]:
@@ -94,9 +137,10 @@ def shrunk_starts(posterior: Posterior, problem: Problem) -> list[Start]:
     sites = recovered_sites(posterior, problem)
 
     def start(i: int) -> Start:
-        return Start(
-            *(jax.tree.map(lambda leaf: np.delete(leaf, i, axis=0), part) for part in (posterior.prior, sites))
-        )
+        prior = jax.tree.map(lambda leaf: np.delete(leaf, i + posterior.prior.shared, axis=0), posterior.prior)
+        if posterior.prior.shared and posterior.n_utilities == 2:
+            prior = _without_shared(prior)
+        return Start(prior, jax.tree.map(lambda leaf: np.delete(leaf, i, axis=0), sites))
 
     return [start(i) for i in range(posterior.n_utilities)]
 

@@ -40,6 +40,11 @@ class Whitening(NamedTuple):
         own = jnp.einsum("dji,dj->di", self.half, self.centre - self.through @ shared + w[1:])
         return jnp.concatenate([shared[None], own])
 
+    def utilities(self, w: Array) -> Array:
+        """Return the utilities (d, t) of the objects."""
+        parts = self.parts(w)
+        return parts if self.shared_half is None else parts[:1] + parts[1:]
+
 
 def whiten(root: Array, sites: Sites) -> Whitening:
     """Find the coordinates, from the Cholesky factors (p, t, t) of the prior covariance; can be differentiated."""
@@ -72,8 +77,7 @@ def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
 
 def log_posterior(w: Array, whitening: Whitening, sites: Sites, problem: Problem, lapse: Array | None) -> Array:
     """Return the log of the exact posterior density of w (p, t), without the hyperparameters' own prior."""
-    parts = whitening.parts(w)
-    u = parts if whitening.shared_half is None else parts[:1] + parts[1:]
+    u = whitening.utilities(w)
     weight = jnp.concatenate([jnp.zeros(0), *(batch.weight for batch in problem.batches)])
     in_sites = jnp.sum(sites.linear * u) - 0.5 * jnp.einsum("di,dij,dj->", u, sites.precision, u)
     exact = weight @ log_choices(u, problem, lapse)

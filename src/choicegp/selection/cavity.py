@@ -28,7 +28,7 @@ from choicegp.inference.expectation import Marginals, expect, marginals, quasi_n
 from choicegp.inference.posterior import Factor, Posterior, condition, factorise_on_host
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.sites import Sites, psd_part
-from choicegp.inference.starts import covariance_at
+from choicegp.inference.starts import covariance_at, recovered_sites
 from choicegp.model.error_models import ErrorModel
 from choicegp.selection.loo import CavityDiagnostics, LooResult, loo_result, standard_error
 
@@ -60,7 +60,7 @@ class Settled(NamedTuple):
     Attributes
     ----------
     sites : tuple of OwnSites
-    mean, covariance : Array (d, t), (d, t, t)
+    mean, covariance : Array (d, t), (d, t, t) or (d, d, t, t)
     change : Array
         Relative change of the sites in the last step.
     rho : Array
@@ -143,17 +143,11 @@ def _log_scores(
     return jax.nn.logsumexp(values, axis=(0, 2)) - jnp.log(n_points)
 
 
-def _moments(posterior: Posterior, prior: np.ndarray) -> tuple[Any, Any]:
-    """Return mean and covariance at the problem's objects, of which the last are padding, on the host."""
-    n, padding = len(posterior.objects.X), (0, len(prior[0]) - len(posterior.objects.X))
-    own = prior[:, :n, :n]
-    covariance = prior.copy()
-    covariance[:, :n, :n] = own - own @ np.asarray(posterior.gain) @ own
-    return np.pad(own @ np.asarray(posterior.dual)[..., None], ((0, 0), padding, (0, 0)))[..., 0], covariance
+_condition = program(condition)
 
 
 class _Differences(NamedTuple):
-    """Gaussians of utility differences inside sets: mean (d, m, a - 1), a root of the covariance."""
+    """Gaussians of the D = d (a - 1) utility differences inside sets: mean (m, D), a root (m, D, D) of the covariance."""
 
     mean: np.ndarray
     root: np.ndarray
@@ -162,16 +156,30 @@ class _Differences(NamedTuple):
 def _own_marginals(posterior: Settled, rows: np.ndarray) -> _Differences:
     """Marginals of the differences to the first object of the sets whose objects are ``rows`` (a, m)."""
     mean, covariance = np.asarray(posterior.mean), np.asarray(posterior.covariance)
-    inside = np.moveaxis(covariance[:, rows[:, None], rows[None, :]], 3, 1)
+    inside = covariance[..., rows[:, None], rows[None, :]]
+    if covariance.ndim == 3:
+        independent, inside = inside, np.zeros((len(inside), *inside.shape))
+        inside[range(len(inside)), range(len(inside))] = independent
+    inside = np.moveaxis(inside, 4, 0)  # (m, d, d, a, a)
     to_first = inside[..., 1:, 1:] - inside[..., 1:, :1] - inside[..., :1, 1:] + inside[..., :1, :1]
-    values, vectors = np.linalg.eigh(to_first)
+    m, d, _, n, _ = to_first.shape
+    values, vectors = np.linalg.eigh(np.swapaxes(to_first, 2, 3).reshape(m, d * n, d * n))
     root = vectors[..., ::-1] * np.sqrt(np.maximum(values[..., None, ::-1], 0.0))
-    own = np.swapaxes(mean[:, rows], 1, 2)
-    return _Differences(own[..., 1:] - own[..., :1], root)
+    own = np.moveaxis(mean[:, rows], 2, 0)
+    return _Differences((own[..., 1:] - own[..., :1]).reshape(m, d * n), root)
+
+
+def _together(precision: np.ndarray, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Turn sites (d, n, n, m), (d, n, m) of differences into those of all utilities, (m, D, D) and (m, D)."""
+    d, n, m = linear.shape
+    whole = np.zeros((m, d, n, d, n))
+    for i in range(d):
+        whole[:, i, :, i] = np.moveaxis(precision[i], 2, 0)
+    return whole.reshape(m, d * n, d * n), np.moveaxis(linear, 2, 0).reshape(m, d * n)
 
 
 def _cavities(own: _Differences, precision: np.ndarray, linear: np.ndarray) -> tuple[_Differences, np.ndarray]:
-    """Take sites (d, m, n, n), (d, m, n) out of marginals; also the largest eigenvalue of S P of each set."""
+    """Take sites (m, D, D), (m, D) out of marginals; also the largest eigenvalue of S P of each set."""
     root_t = np.swapaxes(own.root, -1, -2)
     share, turn = np.linalg.eigh(root_t @ precision @ own.root)
     # Below 1 in exact arithmetic, because the site is part of the marginal.
@@ -179,7 +187,7 @@ def _cavities(own: _Differences, precision: np.ndarray, linear: np.ndarray) -> t
     root = own.root @ turn / np.sqrt(1.0 - share[..., None, :])
     pull = (precision @ own.mean[..., None])[..., 0] - linear
     moved = (root @ (np.swapaxes(root, -1, -2) @ pull[..., None]))[..., 0]
-    return _Differences(own.mean + moved, root), np.max(share, axis=(0, 2), initial=0.0)
+    return _Differences(own.mean + moved, root), np.max(share, axis=1, initial=0.0)
 
 
 class _Scores:
@@ -198,7 +206,8 @@ class _Scores:
         for start in range(0, len(columns), _WIDTH):
             # One width, hence one program, for many sets as for few.
             part = np.minimum(np.arange(start, start + _WIDTH), len(columns) - 1)
-            mean, root = np.swapaxes(own.mean[:, part], 1, 2), np.moveaxis(own.root[:, part], 1, 3)
+            shape = (*self.normals[number].shape[:2], len(part))
+            mean, root = own.mean[part].T.reshape(shape), np.moveaxis(own.root[part], 0, 2)
             masks = (batch.present[:, columns[part]], batch.chosen[:, columns[part]])
             marginal = Marginals(mean, root)  # type: ignore[arg-type]
             scores[part] = _log_scores(marginal, *masks, self.normals[number], self.lapse, batch.errors)
@@ -212,11 +221,10 @@ class Refitter:
         d = posterior.n_utilities
         self.problem, self.lapse = problem, posterior.lapse
         self.normals = jax.tree.map(jnp.asarray, quasi_normals(problem, d, _n_points(d, problem), seed))
-        prior = np.asarray(covariance_at(posterior.prior, problem))
-        self.factor = factorise_on_host(prior)
+        self.factor = factorise_on_host(np.asarray(covariance_at(posterior.prior, problem)))
         zeros = tuple(_no_sites(d, batch) for batch in problem.batches)
-        mean, covariance = _moments(posterior, prior)
-        self.full = self._settled(Settled(zeros, mean, covariance, *_BEGINNING), problem)
+        moments = _condition(self.factor, recovered_sites(posterior, problem))
+        self.full = self._settled(Settled(zeros, moments.mean, moments.covariance, *_BEGINNING), problem)
 
     def _settled(self, start: Settled, problem: Problem) -> Settled:
         settled = jax.tree.map(np.asarray, settle(start, self.factor, problem, self.normals, self.lapse))
@@ -316,9 +324,8 @@ def _take_out(fits: Refitter, score: _Scores, n_sets: int) -> _TakenOut:
         columns = np.flatnonzero(batch.sets >= 0)
         sets = batch.sets[columns]
         own = _own_marginals(fits.full, batch.rows[:, columns])
-        precision = np.moveaxis(batch.weight * sites.precision, 3, 1)[:, columns, 1:, 1:]
-        linear = np.swapaxes(batch.weight * sites.linear, 1, 2)[:, columns, 1:]
-        cavity, leverage = _cavities(own, precision, linear)
+        weighted = (batch.weight * sites.precision)[:, 1:, 1:, columns], (batch.weight * sites.linear)[:, 1:, columns]
+        cavity, leverage = _cavities(own, *_together(*weighted))
         values = (score(number, own, columns), score(number, cavity, columns), leverage, sites.clipped[columns])
         for whole, part in zip(result, (*values, batch.weight[columns]), strict=False):
             whole[sets] = part  # type: ignore[index]
@@ -338,7 +345,7 @@ def _refitted(
     scores = np.zeros(len(places))
     for number in {number for number, _ in places}:
         mine = [i for i, place in enumerate(places) if place[0] == number]
-        together = _Differences(*(np.concatenate(part, axis=1) for part in zip(*(own[i] for i in mine), strict=True)))
+        together = _Differences(*(np.concatenate(part) for part in zip(*(own[i] for i in mine), strict=True)))
         scores[mine] = score(number, together, np.array([places[i][1] for i in mine]))
     return scores, np.array([float(posterior.change) < _UNSETTLED for posterior in settled])
 

@@ -167,7 +167,7 @@ def leave_one_out(
             raise ChoiceGPError("max_refits belongs to method='cavity': importance weights need no refits")
         _, scores = sampled_choices(fitted, N_SAMPLES, number)
         return psis_loo(scores, np.ones(len(data)) if data.weights is None else np.asarray(data.weights), notes)
-    if posterior.draws is not None:
+    if not posterior.has_sites:
         raise ChoiceGPError("a posterior of draws has no sites to take out: use method='psis'")
     most = MOST_REFITS if max_refits is None else whole_number("max_refits", max_refits, 0)
     problem = fitted.training_problem()

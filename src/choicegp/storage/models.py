@@ -4,8 +4,9 @@ A file is an archive of arrays and a JSON page, which holds the format, its vers
 features, the structure of the kernel, how the fit went, ids, and the names of all arrays.  A reader refuses versions
 that it does not know.
 
-Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 adds the draws of a sampled
-posterior, version 3 kernels of warped features.  Each model is written in the lowest version that can hold it.  The
+Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 (read, no longer written) adds
+draws of a sampled posterior at one setting of the hyperparameters, version 3 kernels of warped features, version 4 draws
+at several settings and a shared part of the utilities.  Each model is written in the lowest version that can hold it.  The
 other formats have version 1.  The inference "joint" was removed: files that name it are read, as models with
 ``inference="dense"`` and the posterior that "joint" found.
 """
@@ -22,7 +23,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import Method
 from choicegp.fitting.record import FitResult, Fitted
-from choicegp.inference.posterior import Draws, Posterior
+from choicegp.inference.posterior import Draws, Posterior, draws_of
 from choicegp.model import kernels
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
 from choicegp.model.kernels import Kernel
@@ -198,22 +199,28 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
         "log_effect_variance": posterior.prior.log_effect_variance,
     }  # fmt: skip
     if posterior.draws is not None:
-        arrays |= {"draws_dual": posterior.draws.dual, "draws_inverse": posterior.draws.inverse}
+        # What the draws leave unknown is computed again on loading: it would be the largest part of the file.
+        arrays |= leaves_of("draws_prior", posterior.draws.prior) | {"draws_dual": posterior.draws.dual}
     page = {
-        "version": 3 if "Warped" in str(structure) else 1 if posterior.draws is None else 2,
-        "kernel": structure, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
+        "version": 4 if posterior.draws is not None else 3 if "Warped" in str(structure) else 1,
+        "kernel": structure, "shared": posterior.prior.shared, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
         "fit": _packed_result(fitted.result), "known_ids": plain_ids(fitted.codes),
     }  # fmt: skip
     return {name: array for name, array in arrays.items() if array is not None}, page | ids
 
 
 def _unpack(arrays: Arrays, page: Page) -> Fitted:
-    prior = UtilityPrior(_rebuilt(page["kernel"], numbered(arrays, "kernel")), arrays.get("log_effect_variance"))
-    draws = Draws(arrays["draws_dual"], arrays["draws_inverse"]) if "draws_dual" in arrays else None
-    posterior = Posterior(
-        prior, Objects(arrays["X"], arrays["codes"]), arrays["mean"], arrays["dual"], arrays["gain"],
-        arrays.get("lapse"), draws,
-    )  # fmt: skip
+    kernel, effects = _rebuilt(page["kernel"], numbered(arrays, "kernel")), arrays.get("log_effect_variance")
+    prior, objects = UtilityPrior(kernel, effects, page.get("shared", False)), Objects(arrays["X"], arrays["codes"])
+    draws, gain = None, arrays["gain"]
+    if "draws_inverse" in arrays:
+        # Versions before 4: all draws have the same hyperparameters, and no sites are known.
+        one = jax.tree.map(lambda leaf: leaf[None], prior)
+        draws, gain = Draws(one, arrays["draws_dual"][None], arrays["draws_inverse"][None]), gain[:, :0, :0]
+    elif "draws_dual" in arrays:
+        leaves = list(numbered(arrays, "draws_prior"))
+        draws = draws_of(jax.tree.unflatten(jax.tree.structure(prior), leaves), objects, arrays["draws_dual"])
+    posterior = Posterior(prior, objects, arrays["mean"], arrays["dual"], gain, arrays.get("lapse"), draws)
     result = _unpacked_result(page["fit"], arrays["elbo_trace"])
     codes = {value: number for number, value in enumerate(page["known_ids"])}
     errors = ERROR_MODELS[page["errors"]] if page["format"] == _BEST_OBJECT else DISCERNIBILITY
@@ -284,8 +291,8 @@ def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
 
 _PAIRS = Format(1, _pack_pairs, _unpack_pairs)
 FORMATS = {
-    "choicegp-model": Format(3, _pack, _unpack),
-    _BEST_OBJECT: Format(3, _pack, _unpack),
+    "choicegp-model": Format(4, _pack, _unpack),
+    _BEST_OBJECT: Format(4, _pack, _unpack),
     "choicegp-PreferenceGP": _PAIRS,
     "choicegp-GeneralPreferenceGP": _PAIRS,
     "choicegp-PairGP": _PAIRS,

@@ -1,0 +1,83 @@
+"""The hyperparameters' posterior, as a Gaussian around the best ones.
+
+With the sites of a dense fit held, the evidence log Z of prior and sites is a function of the hyperparameters alone, and
+its gradient is known without differentiating a factorisation (`choicegp.inference.dense`).  Differences of that gradient
+give the curvature of log Z + log p(hyperparameters) at its maximum.  No direction is given more spread than the
+hyperpriors have: where the choices say nothing about a hyperparameter, those speak.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from choicegp.compute.programs import program
+from choicegp.inference.dense import LOG_BOUNDS, evidence_gradient
+from choicegp.inference.posterior import FIRST_JITTER, condition, factorise, prior_covariance
+from choicegp.inference.problem import Problem
+from choicegp.inference.sites import Sites
+from choicegp.model.prior import HyperPriors, UtilityPrior, is_learned, log_density
+
+_APART = 0.1  # between the places of which gradients are compared, in log hyperparameters
+
+
+class HyperPosterior(NamedTuple):
+    """Log hyperparameters as a linear function of standard normals q."""
+
+    prior: UtilityPrior  # the best hyperparameters
+    scale: Array  # (n, k) a root of their covariance; a row of zeros where nothing is learned
+
+    @property
+    def n_learned(self) -> int:
+        """Number of hyperparameters that are uncertain."""
+        return self.scale.shape[1]
+
+    def prior_at(self, q: Array) -> UtilityPrior:
+        """Return the prior at coordinates q (k,)."""
+        best, restore = ravel_pytree(self.prior)
+        return restore(jnp.clip(best + self.scale @ q, *LOG_BOUNDS))
+
+
+@partial(program, static="hyperpriors")
+def _slope(prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors) -> Array:
+    """Gradient of log Z + log p(hyperparameters)."""
+    covariance = prior_covariance(prior, problem)
+    moments = condition(factorise(covariance, jnp.full(len(covariance), FIRST_JITTER)), sites)
+    evidence = ravel_pytree(evidence_gradient(prior, problem, moments, sites))[0]
+    return evidence + ravel_pytree(jax.grad(log_density)(prior, hyperpriors))[0]
+
+
+def hyper_posterior(
+    prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors | None
+) -> HyperPosterior:
+    """Approximate the posterior of the hyperparameters; without hyperpriors they are held at the best ones."""
+    prior = jax.tree.map(np.asarray, prior)
+    best, restore = ravel_pytree(prior)
+    best = np.asarray(best)
+    if hyperpriors is None:
+        return HyperPosterior(prior, np.zeros((len(best), 0)))  # type: ignore[arg-type]
+    spread = np.asarray(ravel_pytree(jax.tree_util.tree_map_with_path(
+        lambda path, leaf: np.full(np.shape(leaf), _prior_sd(path, hyperpriors)), prior
+    ))[0])  # fmt: skip
+    learned = np.flatnonzero(spread > 0)
+    here = np.asarray(_slope(prior, sites, problem, hyperpriors))
+    rows = []
+    for j in learned:
+        there = best.copy()
+        there[j] += _APART * spread[j]
+        slope = np.asarray(_slope(jax.tree.map(np.asarray, restore(there)), sites, problem, hyperpriors))
+        rows.append((here - slope)[learned] / (_APART * spread[j]))
+    scale = spread[learned]
+    precision = scale[:, None] * (0.5 * (np.array(rows) + np.array(rows).T)) * scale
+    values, vectors = np.linalg.eigh(np.nan_to_num(precision))
+    root = np.zeros((len(best), len(learned)))
+    root[learned] = scale[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
+    return HyperPosterior(prior, root)  # type: ignore[arg-type]
+
+
+def _prior_sd(path: tuple, hyperpriors: HyperPriors) -> float:
+    return getattr(hyperpriors, path[-1].name.removeprefix("log_"))[1] if is_learned(path) else 0.0

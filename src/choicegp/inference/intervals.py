@@ -1,0 +1,44 @@
+"""What makes intervals honest: draws of the utilities under hyperparameters that are uncertain themselves.
+
+A Gaussian posterior at the best hyperparameters is too narrow twice over: hyperparameters are uncertain, and the
+Gaussian is narrower than what it approximates.  Where the problem is small enough, utilities and hyperparameters are
+sampled; beyond, the Gaussian posterior is mixed over settings of the hyperparameters drawn around the best ones.
+"""
+
+import numpy as np
+
+from choicegp.inference.driver import Inferred, Task, infer
+from choicegp.inference.mcmc import BLOCK, MOST_SETTINGS, Kept, MCMCInference, duals_at, posterior_of_settings
+
+MOST_SAMPLED = 600
+"""Utilities of shown objects, d times t, up to which they are sampled."""
+N_SAMPLED, N_WARM_UP = 8 * BLOCK, 8 * BLOCK  # draws of each chain, kept and before
+_TARGET = 0.8
+_N_DRAWS = 512  # of Gaussian posteriors
+_MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
+SAMPLED = "NUTS over utilities and hyperparameters"
+PLUG_IN = "Gaussian utilities at the most probable hyperparameters: intervals are too narrow"
+
+
+def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
+    """Give a dense fit honest draws; also say in words what made them.
+
+    What there was time for is kept: with a time limit, the dense fit comes first.
+    """
+    problem, posterior = task.problem, before.posterior
+    if posterior.n_utilities * problem.n_objects <= MOST_SAMPLED:
+        found = infer(MCMCInference(task._replace(max_iter=N_SAMPLED), before, N_WARM_UP, _TARGET))
+        words = f"{SAMPLED}: {found.message.split('; the chains')[0]}"
+        return before._replace(posterior=found.posterior), words
+    sampler = MCMCInference(task, before, 0, _TARGET)
+    p, t = posterior.prior.n_parts, len(problem.valid)
+    few = int(np.clip(_MOST_NUMBERS / (p * t**2), 4, MOST_SETTINGS))
+    n_settings = 1 << (few.bit_length() - 1)
+    rng = np.random.default_rng([task.seed, 8])
+    settings: list[Kept] = []
+    for _ in range(n_settings):
+        hyper = rng.normal(size=sampler.model.approximation.n_learned)
+        half = rng.normal(size=(_N_DRAWS // n_settings // 2, p, t))
+        settings.append(duals_at(hyper, np.concatenate([half, -half]), sampler.model))
+    words = f"Gaussian utilities, mixed over {n_settings} settings of the hyperparameters"
+    return before._replace(posterior=posterior_of_settings(posterior, settings)), words
