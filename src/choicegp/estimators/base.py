@@ -160,7 +160,8 @@ class Estimator:
     def predict_proba(self, data: ChoiceData) -> list[np.ndarray]:
         """Return P(object is chosen) for all shown objects, one array per set aligned with ``data.shown``.
 
-        A model without probabilities for these sets raises a `ChoiceGPError`.
+        The errors that people make when they answer are part of it.  A model without probabilities
+        for these sets raises a `ChoiceGPError`.
         """
         found = self._probabilities(self._checked(data))
         return self._refuse("probabilities of these choices") if found is None else found

@@ -66,7 +66,10 @@ class UtilityGP(Estimator):
         return self.fitted_.errors
 
     def predict(self, data: ChoiceData) -> list[np.ndarray]:
-        """Return the most probable choice from each set, as rows of ``data.X``; data needs no choices."""
+        """Return the most probable choice from each set, as rows of ``data.X``; data needs no choices.
+
+        People err when they answer, and what is most probable takes that into account, unlike `recommend`.
+        """
         self._checked(data)
         with computing(self.device):
             return self._predictor(self.fitted_, data).choices()
@@ -86,7 +89,10 @@ class UtilityGP(Estimator):
             return self._predictor(self.fitted_, data).log_probabilities(normalized=normalized)
 
     def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
-        """Return predictions as a long table with the columns set, object, probability and chosen."""
+        """Return predictions as a long table with the columns set, object, probability and chosen.
+
+        The probability that an object is chosen includes the errors that people make when they answer.
+        """
         return self._table(self._checked(data))
 
     def _table(self, data: ChoiceData, objects: Objects | None = None) -> "pd.DataFrame":
@@ -145,6 +151,10 @@ class UtilityGP(Estimator):
 
     def recommend(self, X: Any, n: int = 10, random_state: int | None = 0) -> "pd.DataFrame":
         """Return the ``n`` objects of X most probably undominated in X, with their probabilities.
+
+        The probability that an object is undominated concerns the utilities alone.  It leaves out the errors that
+        people make when they answer, which the probabilities of `predict_proba` and `predict_frame` include: the two
+        differ for the same objects.  The order of the rows of X has no influence, except between equal objects.
 
         Returns
         -------
