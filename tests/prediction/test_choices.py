@@ -9,7 +9,6 @@ import pytest
 from scipy.special import ndtr
 
 from choicegp import ChoiceData
-from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import samples, sobol_normals
 from choicegp.inference.posterior import Posterior
@@ -17,19 +16,21 @@ from choicegp.model.error_models import DISCERNIBILITY
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.prediction import choices
+from choicegp.prediction.answers import draw_chances, mean_answers
 from choicegp.prediction.choices import ChoicePredictor, set_utilities, subset_table
 
 N_OBJECTS = 300
 X = np.random.default_rng(0).normal(size=(N_OBJECTS, 2))
 
 
-def make_posterior(n_utilities=2, noise=0.1, variance=4.0, lapse=None):
-    """A posterior from noisy observations of smooth utilities at the first 20 objects."""
+def make_posterior(n_utilities=2, noise=0.1, variance=4.0, lapse=None, far_below=X[:0]):
+    """A posterior from noisy observations of smooth utilities at the first 20 objects, and of a few very low ones."""
     prior = UtilityPrior.create(RBF(1.5, variance), 2, n_utilities)
-    objects = Objects(X[:20], np.arange(20))
+    objects = Objects(np.concatenate([X[:20], far_below]), np.arange(20 + len(far_below)))
     K = np.asarray(prior.covariance(objects, objects))
     truth = np.stack([np.sin(X[:20, 0]), np.cos(2 * X[:20, 1]), X[:20, 0] * X[:20, 1]])[:n_utilities]
-    gain = np.linalg.inv(K + noise * np.eye(20))
+    truth = np.pad(truth, ((0, 0), (0, len(far_below))), constant_values=-30.0)
+    gain = np.linalg.inv(K + noise * np.eye(len(K[0])))
     dual = np.einsum("dij,dj->di", gain, np.sqrt(variance) * truth)
     mean = np.einsum("dij,dj->di", K, dual)
     return Posterior(prior, objects, mean, dual, gain, None if lapse is None else np.asarray(lapse))
@@ -229,15 +230,58 @@ def test_large_sets_have_probabilities_and_a_choice(large_predictions, number):
 
 
 @pytest.mark.parametrize("number", [0, 1, 2], ids=["12", "40", "250"])
-def test_large_sets_use_the_pareto_sets_of_samples(large_predictions, number):
+def test_large_sets_use_the_answers_at_samples(large_predictions, number):
     posterior, shown, probabilities, _, _ = large_predictions
-    objects = objects_of([shown[number]])
-    own = points(posterior, len(shown[number]), choices.LARGE_SAMPLES)
-    marginal = jax.jit(set_utilities, static_argnums=2)(posterior, objects, own.shape[-1]).marginal
-    u = np.asarray(samples(marginal, jnp.asarray(own)))[:, :, 0]
-    fronts = np.stack([undominated(u[:, :, s].T) for s in range(u.shape[-1])], axis=1)
-    np.testing.assert_array_equal(choices._sampled_choices(posterior, objects, own)[:, 0], fronts)
-    np.testing.assert_allclose(probabilities[number], fronts.mean(axis=1), atol=1e-12)
+    a = len(shown[number])
+    own = points(posterior, a, choices._n_samples(a))
+    marginal = jax.jit(set_utilities, static_argnums=2)(posterior, objects_of([shown[number]]), own.shape[-1]).marginal
+    u = samples(marginal, jnp.asarray(own))
+    chances = draw_chances(2, a, own.shape[-1], np.random.default_rng(1))
+    # Compiled otherwise, a chance may fall on the other side of its level.
+    np.testing.assert_allclose(probabilities[number], jax.jit(mean_answers)(u, chances).inclusion[:, 0], atol=1e-3)
+
+
+@pytest.mark.parametrize("n_utilities", [1, 2, 3])
+def test_an_eleventh_object_that_is_certainly_dominated_changes_nothing(n_utilities):
+    # From ten objects to eleven the method changes; here only the method does.
+    features = np.concatenate([X, [[30.0, 30.0]]])
+    posterior = make_posterior(n_utilities, far_below=features[-1:])
+    tens = make_sets(10, 40)
+    before = predictor(posterior, tens, features=features).probabilities()
+    after = predictor(posterior, [np.append(rows, N_OBJECTS) for rows in tens], features=features).probabilities()
+    change = np.abs(np.stack(after)[:, :-1] - np.stack(before))
+    assert change.max() < 0.01
+    assert change.mean() < 0.005
+    assert np.stack(after)[:, -1].max() < 1e-6
+    assert np.stack(before).std() > 0.1
+
+
+def test_predictions_from_large_sets_repeat_and_depend_on_no_other_set(large_predictions):
+    posterior, shown, probabilities, predicted, own = large_predictions
+    for one, same in zip(probabilities, own.probabilities(), strict=True):
+        np.testing.assert_array_equal(one, same)
+    alone = predictor(posterior, [make_sets(12, 1, seed=5)[0], shown[0], shown[1]])
+    np.testing.assert_allclose(alone.probabilities()[1], probabilities[0], atol=2e-3)
+    np.testing.assert_array_equal(alone.choices()[1], predicted[0])
+
+
+def test_the_choice_from_a_large_set_is_the_most_probable_of_all_subsets(monkeypatch):
+    posterior, shown = make_posterior(variance=16.0), make_sets(8, 12)
+    enumerated = predictor(posterior, shown).choices()
+    table = np.asarray(subset_table(posterior, objects_of(shown), points(posterior, 8, choices.N_SAMPLES)))
+    monkeypatch.setattr(choices, "MAX_ENUMERATED", 7)
+    drawn = predictor(posterior, shown).choices()
+    codes = [sum(1 << o for o in range(8) if rows[o] in chosen) for rows, chosen in zip(shown, drawn, strict=True)]
+    assert np.mean(table[codes, np.arange(12)] / table.max(axis=0)) > 0.97
+    assert sum(np.array_equal(one, other) for one, other in zip(enumerated, drawn, strict=True)) >= 9
+
+
+def test_one_utility_leaves_one_object_of_a_large_set():
+    own = predictor(make_posterior(1), make_sets(12, 5))
+    probabilities = own.probabilities()
+    np.testing.assert_allclose([probability.sum() for probability in probabilities], 1.0, rtol=1e-9)
+    best = [[rows[np.argmax(p)]] for rows, p in zip(make_sets(12, 5), probabilities, strict=True)]
+    np.testing.assert_array_equal(own.choices(), best)
 
 
 def test_a_clear_winner_is_predicted_from_a_large_set():
@@ -319,7 +363,7 @@ def test_data_without_choices_have_no_log_probability(posterior, triples):
         predictor(posterior, triples).log_probabilities(normalized=False)
 
 
-def test_copies_do_not_dominate_each_other_in_a_large_set():
+def test_copies_share_alike_in_a_large_set():
     # Twelve objects and one utility: two copies of the best one, equal to rounding, are as good as it is.
     posterior, rows = make_posterior(1), make_sets(12, 1, seed=12)[0]
     probability = predictor(posterior, [rows]).probabilities()[0]
@@ -328,8 +372,9 @@ def test_copies_do_not_dominate_each_other_in_a_large_set():
     features = X.copy()
     features[copies] = X[best] + np.array([[1e-13], [-1e-13]])
     copied = predictor(posterior, [rows], features=features).probabilities()[0]
-    np.testing.assert_allclose(copied[order[:2]], copied[order[-1]], atol=1e-12)
-    assert copied[order[-1]] > probability.max() - 0.05 > 0.3
+    np.testing.assert_allclose(copied[order[:2]], copied[order[-1]], rtol=1e-5)
+    # One answer has one object: what one had is divided by three, but for the better chances of three.
+    assert 1 > 3 * copied[order[-1]] > probability.max() - 0.05 > 0.3
 
 
 @pytest.mark.parametrize("a", [3, 12])
@@ -344,4 +389,5 @@ def test_near_identical_objects_are_predicted_like_identical_ones(a):
         results.append(own.probabilities()[0])
         assert np.all(np.isfinite(results[-1]))
         assert len(own.choices()[0]) >= 1
-    np.testing.assert_allclose(results[0], results[1], atol=1e-3)
+    # Of a drawn answer rounding can turn a single chance.
+    np.testing.assert_allclose(results[0], results[1], atol=1e-3 if a == 3 else 3e-3)

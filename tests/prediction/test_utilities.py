@@ -148,9 +148,8 @@ def test_undominated_samples_are_those_of_the_definition():
 
 def test_the_front_holds_the_undominated_and_nothing_else():
     values = np.random.default_rng(0).normal(size=(5000, 3))
-    wanted = values[undominated(values)]
     found = utilities._front(values)
-    assert {tuple(row) for row in found} == {tuple(row) for row in wanted}
+    np.testing.assert_array_equal(np.sort(found), np.flatnonzero(undominated(values)))
     assert len(utilities._front(values, most=5)) == 5
 
 
@@ -188,7 +187,7 @@ def test_candidates_where_a_utility_does_not_vary(monkeypatch, level):
     monkeypatch.setattr(utilities, "_MOST_CANDIDATES", 5)
     # Warnings are errors: nothing overflows.
     mean = np.column_stack([1.0 * np.arange(40), np.full(40, level)])
-    assert len(utilities._candidates(mean, np.ones((40, 2)))) == 5
+    assert len(utilities._candidates(mean, np.ones((40, 2)), mean)) == 5
 
 
 def test_copies_of_an_object_are_recommended_alike(posterior):
@@ -215,9 +214,9 @@ def test_objects_beaten_by_far_are_no_candidates_and_the_obvious_best_is():
     rng = np.random.default_rng(0)
     mean, sd = rng.normal(size=(500, 2)), np.full((500, 2), 0.1)
     mean[137] = 10.0
-    assert utilities._candidates(mean, sd).tolist() == [137]
+    assert utilities._candidates(mean, sd, mean).tolist() == [137]
     # With great uncertainty all stay, up to the limit.
-    assert len(utilities._candidates(mean, 10 * sd + 10)) == 500
+    assert len(utilities._candidates(mean, 10 * sd + 10, mean)) == 500
 
 
 @pytest.mark.parametrize("n_utilities", [1, 2, 4])
@@ -225,10 +224,48 @@ def test_objects_beaten_by_far_are_no_candidates_and_the_obvious_best_is():
 def test_the_candidates_hold_everything_on_the_front_of_the_means(n_utilities, spread):
     rng = np.random.default_rng(2)
     mean = rng.normal(size=(8000, n_utilities)) * np.logspace(0, 2, n_utilities)
-    rows = utilities._candidates(mean, np.full(mean.shape, spread))
+    rows = utilities._candidates(mean, np.full(mean.shape, spread), mean)
     assert np.all(np.diff(rows) > 0)
     assert len(rows) <= 1500
     assert set(np.flatnonzero(undominated(mean))) <= set(rows)
+
+
+def test_candidates_are_those_that_the_front_beats_least_probably():
+    rng = np.random.default_rng(3)
+    mean, sd = rng.normal(size=(4000, 2)), rng.uniform(1.0, 3.0, size=(4000, 2))
+    front = np.flatnonzero(undominated(mean))
+    rows = utilities._candidates(mean, sd, mean)
+    assert len(rows) == 1500
+    dominates = ndtr((mean[front, None] - mean) / np.hypot(sd[front, None], sd)).prod(axis=-1)  # (o, v)
+    score = np.log1p(-dominates).sum(axis=0)
+    others = np.setdiff1d(rows, front)
+    left_out = np.setdiff1d(np.arange(4000), rows)
+    assert score[others].min() >= score[left_out].max()
+
+
+def test_known_utilities_are_compared_by_their_sign():
+    mean = np.array([[0.0, 0.0], [1.0, 1.0], [3.0, 0.0]])
+    # Warnings are errors. A tie is even; the front's own member is 0, 2.
+    found = utilities._log_undominated(mean, np.zeros((3, 2)), np.array([[2.0, 2.0]]), np.zeros((1, 2)))
+    np.testing.assert_allclose(found, [np.log(1e-12), np.log(1e-12), 0.0], atol=1e-3)
+    tied = utilities._log_undominated(mean[:1], np.zeros((1, 2)), np.array([[0.0, 1.0]]), np.zeros((1, 2)))
+    np.testing.assert_allclose(tied, np.log(0.5))
+
+
+@pytest.mark.parametrize("features", ["spread", "far away"])
+def test_the_order_of_rows_changes_no_recommendation(features):
+    # Vague, so that far more objects could be the best than are sampled; far from all data they differ in nothing.
+    posterior = make_posterior(2, noise=10.0)
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(20_000, 2)) * (1.0 if features == "spread" else 30.0)
+    found = []
+    for order in (np.arange(len(X)), rng.permutation(len(X)), np.arange(len(X))[::-1]):
+        objects = objects_at(X[order])
+        rows, probability = recommended(posterior, objects, means_of(posterior, objects), 20, random_state=0)
+        found.append((order[rows], probability))
+    for rows, probability in found[1:]:
+        np.testing.assert_array_equal(rows, found[0][0])
+        np.testing.assert_allclose(probability, found[0][1], atol=0.005)
 
 
 @pytest.mark.parametrize("noise", [0.001, 10.0], ids=["sharp", "vague"])

@@ -166,7 +166,8 @@ def predict(
 ) -> None:
     """Predict what would be chosen from new sets.
 
-    The sets are in a table, or in a folder of tables. Choices in them are ignored.
+    The sets are in a table, or in a folder of tables. Choices in them are ignored. The probability that an object is
+    chosen includes the errors that people make when they answer.
     """
     from choicegp.errors import ChoiceGPError
     from choicegp.estimators.choice_gp import ChoiceGP

@@ -93,11 +93,11 @@ def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Pat
     say(quality_in_words(model, unknown.choices(pages), "New pages of laptops it has never seen") + "\n")
     say("What drives her choices (in brackets: how much, in units of her own uncertainty):")
     say(drivers_in_words(model) + "\n")
-    say(f"Of the {len(catalogue)} laptops, those she would most probably keep:\n")
+    say(f"Of the {len(catalogue)} laptops, those that most probably no other laptop beats in both utilities:\n")
     best = model.recommend(catalogue, N_RECOMMENDED)
     table = catalogue.loc[best.index].assign(probability=best["probability"].map("{:.2f}".format))
     show_table(table.rename_axis("model"))
-    say("")
+    say("\nThese probabilities leave out errors in her answers. Those that predict gives include them.\n")
     model.save(folder / "model.cgp")
     save_figure(draw(model, "effects"), folder / "effects.png")
 

@@ -154,7 +154,10 @@ class Estimator:
         return self.fitted_.scale
 
     def predict(self, data: ChoiceData) -> list[np.ndarray]:
-        """Return the choice that is predicted from each set, as rows of ``data.X``; data needs no choices."""
+        """Return the choice that is predicted from each set, as rows of ``data.X``; data needs no choices.
+
+        People err when they answer; what is most probable takes that into account, unlike `recommend`.
+        """
         found = self._choices(self._checked(data))
         self._warn_outside(data, only_shown=True)
         return found
@@ -183,7 +186,8 @@ class Estimator:
     def predict_proba(self, data: ChoiceData) -> list[np.ndarray]:
         """Return P(object is chosen) for all shown objects, one array per set aligned with ``data.shown``.
 
-        A model without probabilities for these sets raises a `ChoiceGPError`.
+        The errors that people make when they answer are part of it.  A model without probabilities
+        for these sets raises a `ChoiceGPError`.
         """
         found = self._known_probabilities(self._checked(data))
         self._warn_outside(data, only_shown=True)

@@ -87,7 +87,10 @@ class UtilityGP(Estimator):
             return self._predictor(self.fitted_, data).log_probabilities(normalized=normalized)
 
     def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
-        """Return predictions as a long table with the columns set, object, probability and chosen."""
+        """Return predictions as a long table with the columns set, object, probability and chosen.
+
+        The probability that an object is chosen includes the errors that people make when they answer.
+        """
         found = self._table(self._checked(data))
         self._warn_outside(data, only_shown=True)
         return found
@@ -148,6 +151,10 @@ class UtilityGP(Estimator):
 
     def recommend(self, X: Any, n: int = 10, random_state: int | None = 0) -> "pd.DataFrame":
         """Return the ``n`` objects of X most probably undominated in X, with their probabilities.
+
+        The probability that an object is undominated concerns the utilities alone.  It leaves out the errors that
+        people make when they answer, which the probabilities of `predict_proba` and `predict_frame` include: the two
+        differ for the same objects.  The order of the rows of X has no influence, except between equal objects.
 
         Returns
         -------

@@ -2,7 +2,8 @@
 
 For sets of at most ten objects every subset is scored: the paper's likelihood of each, averaged over
 posterior samples, after division by the sum over all subsets (the likelihood does not sum to one by itself).
-Larger sets use the Pareto sets of posterior samples.  Sample points are fixed, so predictions repeat exactly.
+For larger sets answers are drawn from the same probabilities (`choicegp.prediction.answers`).  Sample points and other
+random numbers are fixed, so predictions repeat exactly.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,13 +25,21 @@ from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, pair_logs, subset_probabilities
 from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.prediction.answers import (
+    MAX_CONTENDERS,
+    N_PROPOSALS,
+    Answers,
+    Chances,
+    draw_chances,
+    mean_answers,
+    probable,
+    proposals,
+)
 
 N_SAMPLES = 512
 SCORE_SAMPLES = 1024
-LARGE_SAMPLES = 128  # of sets too large to enumerate
-_CANDIDATES = 16
-_SCORED_SIZE = 200  # sets larger than this are predicted object by object
-_TIE = 1e-6  # utilities closer than this part of the error scale are equal, as those of equal objects are
+LARGE_SAMPLES = 128  # of sets of more than `_WELL_SAMPLED` objects
+_WELL_SAMPLED = 32
 _AT_ONCE = 65_536  # numbers that take a few milliseconds (counted by `_cells`): smaller chunks are filled up to this
 _CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
 _ON_ACCELERATOR = 16_000_000  # the same there, where a chunk's points are worked through in blocks
@@ -70,9 +79,13 @@ def _chunk_size(cells: int, n_sets: int) -> int:
 
 def _cells(a: int) -> int:
     if a > MAX_ENUMERATED:
-        return a * a * LARGE_SAMPLES
+        return a * a * _n_samples(a)
     # On accelerators few large chunks: every call of a program costs about as much as a thousand tables.
     return 2**a * (N_SAMPLES if present_device().platform == "cpu" else 1)
+
+
+def _n_samples(a: int) -> int:
+    return N_SAMPLES if a <= _WELL_SAMPLED else LARGE_SAMPLES
 
 
 class SetUtilities(NamedTuple):
@@ -191,16 +204,8 @@ def _wide(normals: Array, m: int) -> tuple[int, ...]:
 
 
 @program
-def _sampled_choices(posterior: Posterior, objects: Objects, normals: Array) -> Array:
-    """Return the Pareto sets (a, m, S) of posterior samples."""
-    u = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
-
-    def beaten_by(o: Array) -> Array:
-        ahead = u[:, o, None] - u
-        return jnp.all(ahead >= -_TIE, axis=0) & jnp.any(ahead > _TIE, axis=0)
-
-    beaten = jax.lax.fori_loop(0, u.shape[1], lambda o, beaten: beaten | beaten_by(o), jnp.zeros(u.shape[1:], bool))
-    return ~beaten
+def _drawn_answers(posterior: Posterior, objects: Objects, normals: Array, chances: Chances) -> Answers:
+    return mean_answers(set_utilities(posterior, objects, normals.shape[-1]).sampled(normals), chances)
 
 
 def log_likelihoods(
@@ -279,62 +284,58 @@ class ChoicePredictor(NamedTuple):
         probability, chosen = self._of_shown(self._chances, self._best)
         return probability, chosen > 0
 
-    def _of_shown(self, *parts: Callable[[Objects, np.ndarray], np.ndarray]) -> list[np.ndarray]:
+    def _of_shown(self, *parts: Callable[[Objects, np.ndarray | Answers], np.ndarray]) -> list[np.ndarray]:
         """Score the sets once, and lay end to end what each part makes of the scores: an array (a, m)."""
         results = [np.empty(len(self.data.flat_shown)) for _ in parts]
         for group, objects in self._chunks():
-            a = len(group.rows)
-            scores = self._table(objects) if a <= MAX_ENUMERATED else self._sampled(objects)
             n = len(group.sets)
-            own, scores = Objects(objects.X[:, :n], objects.codes[:, :n]), scores[:, :n]
+            scores = self._table(objects) if len(group.rows) <= MAX_ENUMERATED else self._answers(objects)
+            own, scores = jax.tree.map(lambda part, n=n: part[:, :n], (objects, scores))
             for result, part in zip(results, parts, strict=True):
                 result[group.places[:, :n]] = part(own, scores)
         return results
 
-    def _chances(self, objects: Objects, scores: np.ndarray) -> np.ndarray:
+    def _chances(self, objects: Objects, scores: np.ndarray | Answers) -> np.ndarray:
+        if isinstance(scores, Answers):
+            lapse = self.posterior.lapse
+            # A random non-empty subset holds an object with probability 1/2, but for the empty one.
+            lapsed = scores.inclusion if lapse is None else scores.inclusion + float(lapse) * (0.5 - scores.inclusion)
+            return np.clip(lapsed, 0.0, 1.0)
         a = len(objects.codes)
-        if a > MAX_ENUMERATED:
-            return np.clip(self._shares(scores), 0.0, 1.0)
         member = (np.arange(2**a)[:, None] >> np.arange(a)) & 1
         return np.clip(member.T @ scores, 0.0, 1.0)
 
-    def _best(self, objects: Objects, scores: np.ndarray) -> np.ndarray:
-        a = len(objects.codes)
-        if a > MAX_ENUMERATED:
+    def _best(self, objects: Objects, scores: np.ndarray | Answers) -> np.ndarray:
+        if isinstance(scores, Answers):
             return self._best_proposed(objects, scores)
-        return (np.argmax(scores, axis=0)[None, :] >> np.arange(a)[:, None]) & 1 == 1
+        return (np.argmax(scores, axis=0)[None, :] >> np.arange(len(objects.codes))[:, None]) & 1 == 1
 
     def _table(self, objects: Objects) -> np.ndarray:
         points = self._normals(objects.codes.shape[0], N_SAMPLES)
         return np.asarray(subset_table(self.posterior, objects, points))
 
-    def _sampled(self, objects: Objects) -> np.ndarray:
-        points = self._normals(objects.codes.shape[0], LARGE_SAMPLES)
-        return np.asarray(_sampled_choices(self.posterior, objects, points))
+    def _answers(self, objects: Objects) -> Answers:
+        a, d = len(objects.codes), self.posterior.n_utilities
+        points = self._normals(a, _n_samples(a))
+        chances = draw_chances(d, a, _n_samples(a), np.random.default_rng(1))
+        return jax.tree.map(np.asarray, _drawn_answers(self.posterior, objects, points, chances))
 
-    def _shares(self, choices: np.ndarray) -> np.ndarray:
-        shares = choices.mean(axis=-1)
-        lapse = self.posterior.lapse
-        # A random non-empty subset holds an object with probability 1/2, but for the empty one.
-        return shares if lapse is None else (1.0 - float(lapse)) * shares + float(lapse) * 0.5
-
-    def _best_proposed(self, objects: Objects, proposed: np.ndarray) -> np.ndarray:
+    def _best_proposed(self, objects: Objects, answers: Answers) -> np.ndarray:
         """Most likely of the subsets that samples propose, (a, m); object by object for very large sets."""
         a, m = objects.codes.shape
-        shares = proposed.mean(axis=-1)
-        best = np.maximum(shares > 0.5, shares >= shares.max(axis=0))
-        if a > _SCORED_SIZE:
+        inclusion, drawn = (np.asarray(part) for part in answers)
+        if self.posterior.n_utilities == 1:
+            return np.arange(a)[:, None] == np.argmax(inclusion, axis=0)
+        best = probable(inclusion)
+        if a > MAX_CONTENDERS:
             return best
-        normals = self._normals(a, 32)
+        n_points = LARGE_SAMPLES if a <= _WELL_SAMPLED else 32
+        normals = self._normals(a, n_points)
         for column in range(m):
-            candidates, counts = np.unique(proposed[:, column], axis=1, return_counts=True)
-            order = np.argsort(-counts, kind="stable")[: _CANDIDATES - 1]
-            tried = np.column_stack([candidates[:, order], best[:, column]])
-            tried = np.pad(tried, ((0, 0), (0, _CANDIDATES - tried.shape[1])), mode="edge")
-            repeated = jax.tree.map(lambda of, k=column: np.repeat(of[:, k, None], _CANDIDATES, 1), objects)
+            tried = proposals(inclusion[:, column], drawn[:, column])
+            repeated = jax.tree.map(lambda of, k=column: np.repeat(of[:, k, None], N_PROPOSALS, 1), objects)
             values = log_likelihoods(self.posterior, repeated, tried, normals, DISCERNIBILITY)
-            scores = mean_of_logs(values, 32)
-            best[:, column] = tried[:, int(np.argmax(scores))]
+            best[:, column] = tried[:, int(np.argmax(mean_of_logs(values, n_points)))]
         return best
 
     def log_probabilities(self, *, normalized: bool) -> np.ndarray:

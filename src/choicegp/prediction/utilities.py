@@ -22,6 +22,8 @@ _FACTORED = 3e10  # multiplications of the factors for samples from draws: with 
 _MOST_CANDIDATES = 1500
 _N_SAMPLES = 512
 _REFERENCE = 64  # objects of the largest sums, with which all others are compared first
+_OF_FRONT = 256  # objects on the front of the means, with which candidates are compared
+_CERTAIN = 1.0 - 1e-12  # a probability of which the complement has a logarithm
 _PART = 2048  # objects compared at a time
 
 
@@ -130,25 +132,28 @@ def recommended(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows most probably undominated among all objects, and the probabilities.
 
-    An object that something beats by far in every utility is left out first; of the rest, at most 1500 with
-    the fewest objects that beat them on average are sampled jointly.
+    An object that something beats by far in every utility is left out first; of the rest, the front of the means and
+    those that it beats least probably, at most 1500 in all, are sampled jointly.  The order of rows matters only
+    between equal objects.  The probabilities are those of the utilities themselves: errors that people make when they
+    answer are not part of them, as they are of the probabilities of choices.
     """
-    rows = _candidates(utilities.mean, utilities.sd)
+    # Equal objects are one: rounding errors alone would let one copy dominate another.
+    key = np.asarray(objects.X)
+    if posterior.prior.log_effect_variance is not None:
+        key = np.column_stack([key, objects.codes])
+    rows = _candidates(utilities.mean, utilities.sd, key)
     if len(rows) < min(n, len(objects.X)):
         # Fewer than asked for can be the best of all: the next ones by the sum of their utilities come along.
         centre = utilities.mean / FeatureScaling.of(utilities.mean).scale
-        rest = np.setdiff1d(np.argsort(-centre.sum(axis=1), kind="stable"), rows, assume_unique=True)
-        rest = rest[np.argsort(-centre[rest].sum(axis=1), kind="stable")]
-        rows = np.sort(np.concatenate([rows, rest[: min(n, _MOST_CANDIDATES) - len(rows)]]))
-    # Equal objects are one: rounding errors alone would let one copy dominate another.
-    key = np.asarray(objects.X[rows])
-    if posterior.prior.log_effect_variance is not None:
-        key = np.column_stack([key, objects.codes[rows]])
-    _, first, copy = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        rest = np.setdiff1d(np.arange(len(key)), rows, assume_unique=True)
+        rest = rest[_ranked(centre[rest].sum(axis=1), key[rest])]
+        rows = np.concatenate([rows, rest[: min(n, _MOST_CANDIDATES) - len(rows)]])
+    _, first, copy = np.unique(key[rows], axis=0, return_index=True, return_inverse=True)
+    copy = copy.ravel()
     distinct = Objects(objects.X[rows[first]], objects.codes[rows[first]])
     sampled = joint_samples(posterior, distinct, _N_SAMPLES, random_state)
-    probability = _undominated(sampled).mean(axis=0)[copy.ravel()]
-    order = np.lexsort((rows, -probability))[:n]
+    probability = _undominated(sampled).mean(axis=0)[copy]
+    order = np.lexsort((rows, copy, -probability))[:n]
     return rows[order], probability[order]
 
 
@@ -163,28 +168,55 @@ def _undominated(u: np.ndarray) -> np.ndarray:
     return result
 
 
-def _candidates(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    """Rows of the objects worth sampling, in ascending order."""
+def _candidates(mean: np.ndarray, sd: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """Rows of the objects worth sampling, in ascending order; rows of ``key`` decide between equally good ones."""
     low, high = mean - 2.0 * sd, mean + 2.0 * sd
     # Only objects on the front of the pessimistic values can rule others out.
-    rows = np.flatnonzero(_n_beating(high, _front(low)) == 0)
+    rows = np.flatnonzero(_n_beating(high, low[_front(low)]) == 0)
     if len(rows) <= _MOST_CANDIDATES:
         return rows
-    # What beats an object has a larger sum: the counts are exact for the objects of the largest sums.
-    centre = mean[rows] / FeatureScaling.of(mean[rows]).scale
-    best = centre[np.argsort(-centre.sum(axis=1), kind="stable")[:_MOST_CANDIDATES]]
-    fewest = np.argsort(_n_beating(centre, best), kind="stable")[:_MOST_CANDIDATES]
-    return np.sort(rows[fewest])
+    front = rows[_front(mean[rows] / FeatureScaling.of(mean[rows]).scale, _MOST_CANDIDATES)]
+    rest = np.setdiff1d(rows, front)
+    # Of a long front some members, evenly spread over it.
+    places = np.linspace(0, len(front) - 1, min(len(front), _OF_FRONT)).round().astype(int)
+    some = front[np.lexsort(mean[front].T)][places]
+    score = _log_undominated(mean[rest], sd[rest], mean[some], sd[some])
+    return np.sort(np.concatenate([front, rest[_ranked(score, key[rest])[: _MOST_CANDIDATES - len(front)]]]))
+
+
+def _ranked(score: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """Order by score, the largest first, then by the columns of ``key``, and not by the row."""
+    # Equal scores differ by rounding errors, which depend on the row.
+    return np.lexsort((*key.T, -np.round(score, 9)))
+
+
+def _log_undominated(mean: np.ndarray, sd: np.ndarray, by_mean: np.ndarray, by_sd: np.ndarray) -> np.ndarray:
+    """Return log prod_o (1 - P(o dominates v)) for each object v (n, d), were all utilities independent."""
+    from scipy.special import ndtr
+
+    result = np.empty(len(mean))
+    for start in range(0, len(mean), _PART):
+        part = slice(start, start + _PART)
+        dominates = np.ones((len(mean[part]), len(by_mean)))
+        for i in range(mean.shape[1]):
+            ahead = by_mean[:, i] - mean[part, i, None]
+            # Known utilities have no spread: only the sign counts.
+            with np.errstate(all="ignore"):
+                z = ahead / np.hypot(sd[part, i, None], by_sd[:, i])
+            dominates *= ndtr(np.where(ahead == 0, 0.0, z))
+        result[part] = np.log1p(-np.minimum(dominates, _CERTAIN)).sum(axis=1)
+    return result
 
 
 def _front(values: np.ndarray, most: int = 512) -> np.ndarray:
-    """Undominated values (at most ``most``), found from the largest sum down: a dominator's sum is larger."""
-    front = values[:0]
-    ordered = values[np.argsort(-values.sum(axis=1), kind="stable")]
+    """Rows of undominated values (at most ``most``), found from the largest sum down: a dominator's sum is larger."""
+    # Equal sums are ordered by the values, so that the rows' order does not decide which are found.
+    ordered = np.lexsort((*values.T, -values.sum(axis=1)))
+    front = ordered[:0]
     for start in range(0, len(ordered), _PART):
         part = ordered[start : start + _PART]
-        part = part[_n_beating(part, front) == 0]
-        front = np.concatenate([front, part[undominated(part)]]) if len(part) else front
+        part = part[_n_beating(values[part], values[front]) == 0]
+        front = np.concatenate([front, part[undominated(values[part])]]) if len(part) else front
         if len(front) >= most:
             break
     return front[:most]
