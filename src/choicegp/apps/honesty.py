@@ -1,0 +1,28 @@
+"""The command that tests honesty, an experiment whose runs belong to the sources that made them."""
+
+import importlib.util
+import os
+
+from choicegp.apps.reproduce import Request, reproduce
+from choicegp.errors import ChoiceGPError
+from choicegp.experiments import registry
+from choicegp.experiments.experiment import ExperimentOptions
+
+_DIGITS = 12  # of the digest of the sources
+
+
+def check_honesty(quick: bool, seed: int, out: str, data: str | None, jobs: int) -> None:
+    """Make the runs that are not done yet with the present sources, and write the page, its table and its figure."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise ChoiceGPError("the logistic model needs scikit-learn: pip install scikit-learn")
+    tables = data is not None or bool(os.environ.get("CHOICEGP_DATA"))
+    options = ExperimentOptions(quick, seed, tables=tables, code=_present_code())
+    reproduce(Request("honesty", options, out, data, jobs))
+
+
+def _present_code() -> str:
+    """Return a digest of all sources: figures of an earlier state must not be taken for figures of this one."""
+    from choicegp.compute.sources import digest_of_sources
+
+    registry.load("honesty")
+    return (digest_of_sources([registry.module_name("honesty")]) or "unknown")[:_DIGITS]
