@@ -28,8 +28,9 @@ non-empty subsets. (5) Predicted probabilities of the objects of these held-out 
 chosen.
 
 The jump. 40 objects and a "lemon" far below all of them, d = 1, 2, 3, two repetitions: what adding the lemon to 60
-sets of ten objects changes in the probabilities of the ten. Sets in which the model does not hold it as dominated with
-probability 0.999 or more are left out.
+sets of ten objects changes in the probabilities of the ten. Sets in which, by the draws of the posterior, it is
+dominated with a probability below 0.999 are left out. Beside it stands the change when the lemon is added to the first
+nine objects of these sets, since a prediction may count all subsets of ten objects and not of eleven.
 
 Tables (am, edm, jura, slump where a folder of published tables is given, and vehicle): 50 objects, or two thirds of a
 smaller table, are for training; up to 30 others are new. 120 training sets of 4, from which what no other object
@@ -43,6 +44,7 @@ import time
 from itertools import permutations, product
 
 import numpy as np
+from scipy.special import ndtr
 
 from choicegp import ChoiceData, ChoiceGP
 from choicegp.experiments.experiment import ExperimentOptions, RunSettings, RunValues
@@ -186,19 +188,34 @@ def tenths(model: ChoiceGP, tests: list[ChoiceData]) -> RunValues:
 
 
 def jump(settings: RunSettings) -> RunValues:
-    """Add a certainly dominated eleventh object to sets of ten, and measure what that changes for the ten."""
+    """Add a certainly dominated object to sets of ten and of nine, and measure what that changes for the others."""
     lemon = with_a_lemon(settings)
     model, values = fitted(settings, lemon.train)
-    X = lemon.ten.X
-    certain = np.array([
-        model.dominance_proba(X[rows], np.repeat(X[-1:], len(rows), axis=0))[:, 0].max() >= CERTAIN
-        for rows in lemon.ten.shown
-    ])  # fmt: skip
-    if not certain.any():
-        return values | {"certain_sets": 0}
-    before, after = model.predict_proba(lemon.ten.take(certain)), model.predict_proba(lemon.eleven.take(certain))
-    change = np.abs(np.array([more[:-1] - ten for ten, more in zip(before, after, strict=True)]))
+    X = lemon.train.X
+    drawn = model.sample_utilities(X, N_DRAWS, random_state=settings["seed"])
+    certain = [rows for rows in lemon.sets if surely_dominated(drawn[:, rows], drawn[:, -1:]) >= CERTAIN]
+    values["certain_sets"] = len(certain)
+    if not certain:
+        return values
+    change = {n: np.abs(changes(model, X, [rows[:n] for rows in certain])) for n in (9, 10)}
     return values | {
-        "certain_sets": np.sum(certain), "mean_change": change.mean(), "largest_change": change.max(),
-        "lemon_probability": np.mean([more[-1] for more in after]),
+        "mean_change": change[10].mean(), "largest_change": change[10].max(), "change_below": change[9].mean(),
     }  # fmt: skip
+
+
+def surely_dominated(others: np.ndarray, lemon: np.ndarray) -> float:
+    """Return the probability that any of the others (S, n, d) dominates one object (S, 1, d), errors included.
+
+    Examples
+    --------
+    >>> surely_dominated(np.array([[[9.0, 9.0], [-9.0, 9.0]]]), np.zeros((1, 1, 2)))
+    1.0
+    """
+    return float(np.mean(1 - np.prod(1 - ndtr(others - lemon).prod(axis=2), axis=1)))
+
+
+def changes(model: ChoiceGP, X: np.ndarray, sets: list[np.ndarray]) -> np.ndarray:
+    """Return how the probabilities in sets of one size change when the last object of X is added, (m, n)."""
+    before = model.predict_proba(ChoiceData.from_sets(X, sets))
+    after = model.predict_proba(ChoiceData.from_sets(X, [np.append(rows, len(X) - 1) for rows in sets]))
+    return np.array(after)[:, :-1] - np.array(before)

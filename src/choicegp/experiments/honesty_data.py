@@ -112,11 +112,10 @@ def _sums_over_members(values: np.ndarray) -> np.ndarray:
 
 
 class Lemon(NamedTuple):
-    """Training sets, sets of ten objects, and the same with an eleventh that all others surpass."""
+    """Training sets, whose last object all others surpass, and sets of ten of the others."""
 
     train: ChoiceData
-    ten: ChoiceData
-    eleven: ChoiceData
+    sets: list[np.ndarray]
 
 
 def with_a_lemon(settings: RunSettings) -> Lemon:
@@ -128,10 +127,8 @@ def with_a_lemon(settings: RunSettings) -> Lemon:
     U[lemon] = U[:lemon].min(axis=0) - LEMON_GAP
     shown = _sets(rng, (range(N_RANKED), N_LEMON_TRAIN), size=5)
     shown = [np.append(rows[1:], lemon) if k % 2 else rows for k, rows in enumerate(shown)]
-    ten = _sets(rng, (range(N_RANKED), N_LEMON_TEST), size=10)
     train = noisy_answers(X, U, shown, int(rng.integers(2**31)))
-    eleven = [np.append(rows, lemon) for rows in ten]
-    return Lemon(train, ChoiceData.from_sets(X, ten), ChoiceData.from_sets(X, eleven))
+    return Lemon(train, _sets(rng, (range(N_RANKED), N_LEMON_TEST), size=10))
 
 
 def table_split(settings: RunSettings, folder: str | None) -> Answered:

@@ -12,6 +12,7 @@ from choicegp.experiments.honesty_verdict import (
     ERRORS,
     FEWEST,
     NO,
+    SMALL_PROBLEM,
     UNKNOWN,
     YES,
     is_small,
@@ -29,7 +30,7 @@ _PREFIX = {"model": "", "constant": "constant_", "logistic": "logistic_"}
 # Columns that a table needs though no run may have them.
 _SETTINGS = ("part", "d", "a", "features", "objects", "related", "answers", "table")
 _VALUES = ("coverage", "outer_tenths", "sure_signs", "wrong_signs", "shown_objects", "fit_seconds", "fit_status",
-           "certain_sets", "mean_change", "largest_change", "lemon_probability",
+           "certain_sets", "mean_change", "largest_change", "change_below",
            *(f"{kind}_{_PREFIX[who]}{what}" for kind in ("known", "new") for who in ANSWERS
              for what in ("score", "loss", "exact")))  # fmt: skip
 
@@ -66,8 +67,8 @@ def _coverage(simulated: pd.DataFrame) -> str:
     noisy, free = (simulated[simulated["answers"] == kind] for kind in ("noisy", "noise-free"))
     small = noisy[is_small(noisy)]
     groups = [
-        ("noisy, all with d t ≤ 600", small), *((f"noisy, {name}", own) for name, own in levels(small)),
-        ("noisy, d t > 600", noisy[~is_small(noisy)]), ("noise-free, all", free),
+        (f"noisy, all with d t ≤ {SMALL_PROBLEM}", small), *((f"noisy, {name}", own) for name, own in levels(small)),
+        (f"noisy, d t > {SMALL_PROBLEM}", noisy[~is_small(noisy)]), ("noise-free, all", free),
         *((f"noise-free, {name}", own) for name, own in levels(free)),
     ]  # fmt: skip
     rows = [
@@ -155,11 +156,11 @@ def _jumps(jumps: pd.DataFrame) -> str:
     rows = [
         (
             f"{d:g}", len(own), f"{own['certain_sets'].sum():.0f}", _number(own["mean_change"].mean()),
-            _number(own["largest_change"].max()), _number(own["lemon_probability"].mean()),
+            _number(own["largest_change"].max()), _number(own["change_below"].mean()),
         )
         for d, own in jumps.groupby("d")
     ]  # fmt: skip
-    head = ("d", "data sets", "sets", "mean change", "largest change", "probability of the eleventh object")
+    head = ("d", "data sets", "sets", "mean change", "largest change", "mean change from nine to ten")
     return "\n\n".join(["### From ten to eleven objects", markdown_table(head, rows)])
 
 
@@ -186,7 +187,7 @@ def draw_calibration(simulated: pd.DataFrame) -> Figure:
                 marker=MARKERS[i], markersize=5,
                 linestyle=LINES[i] if kind == "noisy" else "", linewidth=1.2, label=f"d = {d:g}, {kind}", **filled,
             )  # fmt: skip
-        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="predicted", title=f"sets of {a:g}")
+        ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xlabel="predicted", title=f"sets of {a:g}")
     figure.axes[0].set_ylabel("share chosen")
     legend_below(figure, 3)
     return figure

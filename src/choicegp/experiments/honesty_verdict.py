@@ -162,5 +162,4 @@ def _of_calibration(simulated: pd.DataFrame) -> Iterator[Verdict]:
 def _of_jumps(jumps: pd.DataFrame) -> Iterator[Verdict]:
     for d, own in jumps.groupby("d"):
         figure = f"mean change by a dominated eleventh object, d = {d:g}"
-        change = own["mean_change"] if "mean_change" in own else pd.Series(dtype=float)
-        yield _judged(figure, f"below {JUMP}", change, high=JUMP)
+        yield _judged(figure, f"below {JUMP}", own["mean_change"], high=JUMP)
