@@ -1,6 +1,7 @@
 """choicegp honesty: one command to a page that says what is reached and what is missed."""
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +68,12 @@ def test_the_command_line_is_its_own():
 
 def test_it_is_not_listed_among_the_experiments_of_the_paper(run):
     assert "honesty" not in run("reproduce", "--list")[1]
+
+
+def test_runs_belong_to_the_sources_of_the_model_but_not_to_the_words_of_the_report():
+    from choicegp.compute.sources import reached
+    from choicegp.experiments import honesty_measures
+
+    files = {file.stem for file in reached(Path(honesty_measures.__file__))}
+    assert {"choice_gp", "dense", "choices", "honesty_data", "honesty_baselines"} <= files
+    assert not {"honesty_report", "honesty_verdict", "honesty"} & files

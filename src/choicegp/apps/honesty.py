@@ -1,13 +1,14 @@
 """The command that tests honesty, an experiment whose runs belong to the sources that made them."""
 
+import importlib
 import importlib.util
 import os
 
 from choicegp.apps.reproduce import Request, reproduce
 from choicegp.errors import ChoiceGPError
-from choicegp.experiments import registry
 from choicegp.experiments.experiment import ExperimentOptions
 
+_MEASURES = "choicegp.experiments.honesty_measures"
 _DIGITS = 12  # of the digest of the sources
 
 
@@ -21,8 +22,8 @@ def check_honesty(quick: bool, seed: int, out: str, data: str | None, jobs: int)
 
 
 def _present_code() -> str:
-    """Return a digest of all sources: figures of an earlier state must not be taken for figures of this one."""
+    """Return a digest of the sources that runs depend on, so that figures of an earlier state are not reused."""
     from choicegp.compute.sources import digest_of_sources
 
-    registry.load("honesty")
-    return (digest_of_sources([registry.module_name("honesty")]) or "unknown")[:_DIGITS]
+    measures = importlib.import_module(_MEASURES)
+    return (digest_of_sources([measures.__name__]) or "unknown")[:_DIGITS]

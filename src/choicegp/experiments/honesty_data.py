@@ -80,8 +80,8 @@ def noisy_answers(X: np.ndarray, U: np.ndarray, shown: Sequence[np.ndarray], see
 def subset_weights(u: np.ndarray) -> np.ndarray:
     """Return the likelihood of every subset of one set (a, d), up to a factor, in O(a 2^a).
 
-    Bit i of the position is set where object i is chosen. A sum over the members of a subset is built by doubling: the
-    subsets with object i follow those of the earlier objects, in the same order.
+    Bit i of the position is set where object i is chosen. A sum over the members of a subset is built by doubling: all
+    subsets of the earlier objects come first, and then the same ones with object i.
 
     Examples
     --------
