@@ -32,10 +32,10 @@ def test_the_command_writes_its_files_and_continues(out, run):
 
 @pytest.mark.parametrize("option", ["--seed", "--random-state"])
 def test_options_reach_the_experiment(option, out, run):
-    code, told, _ = run("honesty", "--quick", option, "7", "-o", "here", "--jobs", "1")
+    code, told, _ = run("honesty", "--quick", option, "7", "--repetitions", "3", "-o", "here", "--jobs", "1")
     assert code == 0
-    assert told.startswith("2 of 2 runs are done. Read here/quick/honesty.md")
-    assert "Doubled: [14, 16]" in (out.parent / "here" / "quick" / "honesty.md").read_text()
+    assert told.startswith("3 of 3 runs are done. Read here/quick/honesty.md")
+    assert "Doubled: [14, 16, 18]" in (out.parent / "here" / "quick" / "honesty.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_tables_are_used_where_a_folder_is_named(option, variable, tables, monke
     monkeypatch.delenv("CHOICEGP_DATA", raising=False)
     if variable:
         monkeypatch.setenv("CHOICEGP_DATA", variable)
-    honesty.check_honesty(False, 0, "here", option, 1)
+    honesty.check_honesty(ExperimentOptions(), "here", option, 1)
     assert (asked[0].options.tables, asked[0].data) == (tables, option)
     assert len(asked[0].options.code) == 12
 

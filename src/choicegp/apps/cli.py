@@ -280,6 +280,9 @@ def honesty(
     seed: Annotated[
         int, Option("--seed", "--random-state", min=0, metavar="NUMBER", help="Random seed of the first repetition.")
     ] = 0,
+    repetitions: Annotated[
+        int | None, Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions.")
+    ] = None,
     output: Annotated[
         str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, the table and the page.")
     ] = "experiments-out",
@@ -296,8 +299,9 @@ def honesty(
     continues what was stopped; after a change of the sources it begins again.
     """
     from choicegp.apps.honesty import check_honesty
+    from choicegp.experiments.experiment import ExperimentOptions
 
-    check_honesty(quick, seed, output, data, jobs)
+    check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)
 
 
 if __name__ == "__main__":

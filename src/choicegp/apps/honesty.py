@@ -12,13 +12,12 @@ _MEASURES = "choicegp.experiments.honesty_measures"
 _DIGITS = 12  # of the digest of the sources
 
 
-def check_honesty(quick: bool, seed: int, out: str, data: str | None, jobs: int) -> None:
+def check_honesty(options: ExperimentOptions, out: str, data: str | None, jobs: int) -> None:
     """Make the runs that are not done yet with the present sources, and write the page, its table and its figure."""
     if importlib.util.find_spec("sklearn") is None:
         raise ChoiceGPError("the logistic model needs scikit-learn: pip install scikit-learn")
     tables = data is not None or bool(os.environ.get("CHOICEGP_DATA"))
-    options = ExperimentOptions(quick, seed, tables=tables, code=_present_code())
-    reproduce(Request("honesty", options, out, data, jobs))
+    reproduce(Request("honesty", options._replace(tables=tables, code=_present_code()), out, data, jobs))
 
 
 def _present_code() -> str:
