@@ -35,7 +35,7 @@ def test_titles_are_there_without_imports():
     assert (ended.returncode, ended.stdout.split()) == (0, []), ended.stderr
 
 
-@pytest.mark.parametrize("name", registry.EXPERIMENTS)
+@pytest.mark.parametrize("name", [*registry.EXPERIMENTS, *registry.CHECKS])
 class TestEveryExperiment:
     def test_it_has_its_parts(self, name):
         experiment = registry.load(name)

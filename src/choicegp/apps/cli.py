@@ -275,5 +275,35 @@ def reproduce(
     body.reproduce(body.Request(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
 
 
+@app.command()
+def honesty(
+    quick: Annotated[bool, Option("--quick", help="Run a handful of fits, to see that everything works.")] = False,
+    seed: Annotated[
+        int, Option("--seed", "--random-state", min=0, metavar="NUMBER", help="Random seed of the first repetition.")
+    ] = 0,
+    repetitions: Annotated[
+        int | None, Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions.")
+    ] = None,
+    output: Annotated[
+        str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, the table and the page.")
+    ] = "experiments-out",
+    data: Annotated[
+        str | None,
+        Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
+    ] = None,
+    jobs: Jobs = -1,
+) -> None:
+    """Test whether intervals and probabilities are honest with default options.
+
+    Simulated data show whether 95% intervals contain the truth. Held-out sets show whether predictions are better than
+    an answer that looks at nothing. The page says which goals are reached and which are missed. The same command
+    continues what was stopped; after a change of the sources it begins again.
+    """
+    from choicegp.apps.honesty import check_honesty
+    from choicegp.experiments.experiment import ExperimentOptions
+
+    check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)
+
+
 if __name__ == "__main__":
     main()

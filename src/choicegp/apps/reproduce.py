@@ -39,13 +39,14 @@ class Request(NamedTuple):
     @property
     def command(self) -> list[str]:
         """The command line that asks for this."""
-        quick, seed, repetitions = self.options
+        quick, seed, repetitions, *_ = self.options
         given = {
             "--seed": (seed, 0), "--repetitions": (repetitions, None), "--out": (self.out, FOLDER),
             "--data": (self.data, None), "--jobs": (self.jobs, ALL_CORES), "--dask": (self.dask, None),
         }  # fmt: skip
         words = [word for name, (value, default) in given.items() if value != default for word in (name, str(value))]
-        return ["choicegp", "reproduce", self.name, *(["--quick"] if quick else []), *words]
+        command = [self.name] if self.name in registry.CHECKS else ["reproduce", self.name]
+        return ["choicegp", *command, *(["--quick"] if quick else []), *words]
 
 
 def list_experiments() -> None:

@@ -1,1 +1,1 @@
-"""The paper's tables and figures, run again: one module each, on the public names of choicegp alone."""
+"""The paper's tables and figures, run again, and the test of honesty, on the public names of choicegp alone."""

@@ -34,6 +34,8 @@ class ExperimentOptions(NamedTuple):
     quick: bool = False  # a much smaller version, to see within a minute or two that everything works
     seed: int = 0  # of the first repetition; the others follow it
     repetitions: int | None = None  # None for the number that the protocol states
+    tables: bool = True  # whether there is a folder of published tables; an experiment may do without
+    code: str = ""  # which sources make the runs, for experiments whose runs belong to their sources
 
 
 class Outcome(NamedTuple):

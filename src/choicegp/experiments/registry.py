@@ -17,12 +17,16 @@ EXPERIMENTS = {
 }
 """The modules (see `choicegp.experiments.experiment`), by the names that users give them."""
 
+CHECKS = {"honesty": "choicegp.experiments.honesty"}
+"""Experiments of the same kind that are not in the paper and have commands of their own, by the names of these."""
+
 
 def module_name(name: str) -> str:
     """Return the full name of an experiment's module."""
-    if name not in EXPERIMENTS:
+    known = EXPERIMENTS | CHECKS
+    if name not in known:
         raise ChoiceGPError(f"there is no experiment {name!r}: use one of {', '.join(EXPERIMENTS)}")
-    return EXPERIMENTS[name]
+    return known[name]
 
 
 def load(name: str) -> ModuleType:
