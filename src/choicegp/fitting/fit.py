@@ -117,9 +117,7 @@ def _fit_at_objects(
 
 def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
     effect = _FIRST_EFFECT if options.object_effects else None
-    prior = UtilityPrior.create(
-        options.kernel, n_features, options.n_utilities, effect, shared=options.has_shared_part
-    )
+    prior = UtilityPrior.create(options.kernel, n_features, options.n_utilities, effect, shared=options.has_shared_part)
     if not options.learn_hyperparameters:
         return prior
     # Distances grow with the number of features.

@@ -38,6 +38,7 @@ BLOCK = 16  # steps of a chain between two looks from Python; also draws of the 
 _THINNING = 8  # steps between two kept settings
 _MOST_DOUBLINGS = 7
 _FIRST_STEP = 0.3
+_NOTHING = 1e-20  # relative size of a covariance that counts as zero
 _TOGETHER = 6  # hyperparameters that move at a time
 _MOVES = 4e9  # multiplications that the moves of hyperparameters of one step may take
 _FIRST_SHARE = 0.5  # of a proposal that is new
@@ -148,7 +149,9 @@ class MCMCInference:
         if self.n_moves:
             chains, _ = self._advanced(chains, made, _THINNING, self.n_moves, adapt=False)
         chains, blocks = self._advanced(chains, made + _THINNING, BLOCK, 0, adapt=False)
-        kept = tuple(duals_at(chain.hyper, block.positions, self.model) for chain, block in zip(chains, blocks, strict=True))
+        kept = tuple(
+            duals_at(chain.hyper, block.positions, self.model) for chain, block in zip(chains, blocks, strict=True)
+        )
         n_divergent = state.n_divergent + sum(int(block.divergent) for block in blocks)
         self._report("sampling", self.n_warm_up + state.n_draws + BLOCK, blocks)
         return MCMCState(chains, state.n_warmed, (*state.kept, kept), n_divergent)
@@ -195,7 +198,9 @@ def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posteri
     ordered = [_aligned(restore(one.log_hyper), one, posterior) for one in settings]
     priors = jax.tree.map(lambda *leaves: np.stack(leaves), *(prior for prior, _ in ordered))
     draws = draws_of(priors, posterior.objects, np.array([dual for _, dual in ordered]))
-    return Posterior(*(getattr(posterior, name) for name in ("prior", "objects", "mean", "dual", "gain", "lapse")), draws)
+    return Posterior(
+        *(getattr(posterior, name) for name in ("prior", "objects", "mean", "dual", "gain", "lapse")), draws
+    )
 
 
 def _aligned(prior: UtilityPrior, kept: Kept, posterior: Posterior) -> tuple[UtilityPrior, np.ndarray]:
@@ -236,6 +241,8 @@ def _whitened(hyper: Array, model: ChainModel) -> tuple[UtilityPrior, Array, Whi
     """Return the prior of coordinates q, its Cholesky factors and the coordinates of the utilities."""
     prior = model.approximation.prior_at(hyper)
     covariance = prior_covariance(prior, model.problem)
+    # Far below rounding errors; the products of such numbers leave the range in which a CPU is quick.
+    covariance = jnp.where(jnp.abs(covariance) > _NOTHING * jnp.max(covariance), covariance, 0.0)
     root = factorise(covariance, jnp.full(len(covariance), FIRST_JITTER)).root
     return prior, root, whiten(root, model.sites)
 
