@@ -26,8 +26,8 @@ from choicegp.model.likelihood import (
     PairProbabilities,
     Pairs,
     is_normalised,
-    log_singles,
     object_pairs,
+    of_all_pairs,
     pair_probabilities,
     with_lapse,
 )
@@ -36,6 +36,7 @@ from choicegp.model.probit import probit_and_hazard
 from choicegp.model.shapes import AnyArray, Scalar
 
 _TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
+_MULTIPLIED = 16  # factors of which the product is taken before its logarithm
 _UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
 
 
@@ -163,9 +164,22 @@ def sampled_log_likelihood(
     value = jnp.sum(jnp.where(inside, jnp.log(pair.incomparable + floor), 0.0), axis=0)
     value += jnp.sum(jnp.where(rejected, jnp.log(beaten + floor), 0.0), axis=0)
     if u.shape[0] == 1 and u.shape[1] > 2:
-        logs = log_singles(jnp.log(above[0] + floor), jnp.log(below[0] + floor), present[..., None], pairs)
+        logs = _log_singles(above[0] + floor, below[0] + floor, present, pairs)
         value -= jnp.where(is_normalised(present, chosen)[:, None], log_sum_exp(logs), 0.0)
     return value if lapse is None else with_lapse(value, present[..., None], lapse)
+
+
+def _log_singles(
+    ahead: Float[Array, "P m S"], behind: Float[Array, "P m S"], present: Bool[AnyArray, "a m"], pairs: Pairs
+) -> Float[Array, "a m S"]:
+    """Return S_o from Φ(z) and Φ(-z), the floor included; padding has -inf.
+
+    A product may underflow, which is harmless: the best object has factors of at least 1/2, and larger ones than any
+    other object against every third, so an object whose product vanishes has no share in the sum either.
+    """
+    factors = jnp.where(present[None, ..., None], of_all_pairs(ahead, behind, pairs, 1.0), 1.0)
+    parts = [jnp.prod(factors[:, i : i + _MULTIPLIED], axis=1) for i in range(0, len(present), _MULTIPLIED)]
+    return jnp.where(present[..., None], sum(map(jnp.log, parts[1:]), jnp.log(parts[0])), -jnp.inf)
 
 
 class _SingleObjects(NamedTuple):
@@ -202,17 +216,15 @@ def _single_objects(
     together = (present[pairs.first] & present[pairs.second])[..., None]
     used = is_normalised(present, chosen)[:, None]
     ahead, behind = above + floor, below + floor
-    logs = log_singles(jnp.log(ahead), jnp.log(behind), present[..., None], pairs)
+    logs = _log_singles(ahead, behind, present, pairs)
     share = jnp.where(used[None], shares(logs), 0.0)
     # d log(Φ + floor) / dz where the first object of the pair is alone, and where the second is.
     forth = jnp.where(together, above * hazard / ahead, 0.0)
     back = jnp.where(together, below * hazard_below / behind, 0.0)
     first, second = share[pairs.first] * forth, share[pairs.second] * back
     slope, bend = first - second, first * (z + forth) + second * (back - z)
-    a = len(present)
-    rows = np.arange(a)[:, None]
-    upper, diagonal = (np.asarray(mask)[:, :, None, None] for mask in (rows < rows.T, rows == rows.T))
-    f = jnp.where(diagonal, 0.0, jnp.where(upper, forth[pairs.index], back[pairs.index]))
+    f = of_all_pairs(forth, back, pairs, 0.0)
+    diagonal = np.eye(len(f), dtype=bool)[:, :, None, None]
     gradient = jnp.where(diagonal, jnp.sum(f, axis=1, keepdims=True), -f) - _to_objects(slope[None], pairs)
     return _SingleObjects(jnp.where(used, log_sum_exp(logs), 0.0), share, slope[None], bend[None], gradient)
 

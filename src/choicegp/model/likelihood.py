@@ -180,18 +180,12 @@ def is_normalised(present: Bool[AnyArray, "a ..."], chosen: Bool[AnyArray, "a ..
     return (jnp.sum(chosen, axis=0) == 1) & (jnp.sum(present, axis=0) > 2)
 
 
-def log_singles(
-    ahead: Float[Array, "P *batch"], behind: Float[Array, "P *batch"], present: Bool[AnyArray, "a ..."], pairs: Pairs
-) -> Float[Array, "a *batch"]:
-    """Return S_o = sum_v log Φ(z(o,v)), the log-likelihood of each single object with one utility before division.
-
-    ``ahead`` and ``behind`` are log Φ(z) and log Φ(-z) of the pairs, the floor included.  Padding has -inf; the largest
-    of the others is at least -(a - 1) log 2, so their sum never vanishes.
-    """
-    objects = np.arange(len(present))
-    other = _trailing(objects[:, None] != objects, ahead[None])
-    wins = jnp.where(_trailing(objects[:, None] < objects, ahead[None]), ahead[pairs.index], behind[pairs.index])
-    return jnp.where(present, jnp.sum(jnp.where(present[None] & other, wins, 0.0), axis=1), -jnp.inf)
+def of_all_pairs(ahead: Float[Array, "P *batch"], behind: Float[Array, "P *batch"], pairs: Pairs, own: float) -> Array:
+    """Lay numbers of pairs out by the objects (o, v): ``ahead`` where o is the first, ``own`` on the diagonal."""
+    objects = np.arange(len(pairs.index))
+    first = _trailing(objects[:, None] < objects, ahead[None])
+    same = _trailing(objects[:, None] == objects, ahead[None])
+    return jnp.where(same, own, jnp.where(first, ahead[pairs.index], behind[pairs.index]))
 
 
 def log_likelihood(
@@ -256,7 +250,8 @@ def log_likelihood(
     if u.shape[0] == 1 and u.shape[1] > 2:
         wins, loses = _floored(logs.dominates, floor), _floored(logs.dominated, floor)
         ahead, behind = (jnp.where(chosen[pairs.first], *both) for both in ((wins, loses), (loses, wins)))
-        log_sum = log_sum_exp(log_singles(ahead, behind, present, pairs))
+        singles = jnp.sum(jnp.where(present[None], of_all_pairs(ahead, behind, pairs, 0.0), 0.0), axis=1)
+        log_sum = log_sum_exp(jnp.where(present, singles, -jnp.inf))
         value -= jnp.where(is_normalised(present, chosen), log_sum, 0.0)
     return value if lapse is None else with_lapse(value, present, lapse)
 
