@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from choicegp.data.pareto import undominated
 from choicegp.model.likelihood import (
@@ -77,6 +77,11 @@ def some_sets(seed=0, scale=1.0):
     return utilities(*SETS, seed=seed, scale=scale), present, random_choices(present, seed)
 
 
+def one_of(chosen):
+    """Keep the last chosen object of each set, in most sets not the first object."""
+    return chosen & (np.cumsum(chosen[::-1], axis=0)[::-1] == 1)
+
+
 def dominance(u, o, v, sigma):
     """P(o dominates v): the product of Φ over the utilities, written with erfc."""
     return math.prod(0.5 * math.erfc(-(row[o] - row[v]) / sigma / math.sqrt(2)) for row in u)
@@ -94,6 +99,14 @@ def by_hand(u, chosen, sigma=1.0, floor=0.0):
     return value
 
 
+def divided_by_hand(u, chosen, sigma=1.0, floor=0.0):
+    """The same; with one utility a single one of three or more objects is divided by the sum over single objects."""
+    value = by_hand(u, chosen, sigma, floor)
+    if len(u) > 1 or sum(chosen) != 1 or u.shape[1] < 3:
+        return value
+    return value / sum(by_hand(u, single, sigma, floor) for single in np.eye(u.shape[1], dtype=bool))
+
+
 # --- the formula ---------------------------------------------------------------------------------------
 
 
@@ -105,7 +118,7 @@ def test_brute_force_over_all_subsets(d):
     present = np.stack([np.arange(5) < a for a, _ in sizes], axis=1)
     chosen = np.stack([members(5)[:, number] for _, number in sizes], axis=1)
     value = log_p(np.repeat(u[..., None], len(sizes), axis=-1), present, chosen, sigma=sigma)
-    expected = [by_hand(u[:, :a], members(a)[:, number], sigma, FLOOR) for a, number in sizes]
+    expected = [divided_by_hand(u[:, :a], members(a)[:, number], sigma, FLOOR) for a, number in sizes]
     np.testing.assert_allclose(np.exp(value), expected, rtol=1e-9, atol=1e-15)
 
 
@@ -181,6 +194,62 @@ def test_without_noise_only_the_pareto_set_is_chosen(d):
     np.testing.assert_allclose(np.exp(value), is_pareto, atol=1e-12)
 
 
+# --- one utility: single objects sum to one ------------------------------------------------------------
+
+
+def single_objects(u):
+    """Repeat utilities (1, a, sets) for the choice of each object alone: arguments with the sets, then the objects."""
+    a, n_sets = u.shape[1:]
+    chosen = np.broadcast_to(np.eye(a, dtype=bool)[:, None], (a, n_sets, a))
+    return np.repeat(u[..., None], a, axis=-1), np.ones_like(chosen), chosen
+
+
+@pytest.mark.parametrize(("floor", "scale"), [(FLOOR, 1.0), (FLOOR, 10.0), (0.01, 1.0), (0.0, 1.0), (0.0, 1e6)])
+@pytest.mark.parametrize("a", [3, 5, 8])
+def test_single_objects_sum_to_one(a, floor, scale):
+    value = log_p(*single_objects(utilities(1, a, 40, seed=a, scale=scale)), floor=floor)
+    np.testing.assert_allclose(np.exp(value).sum(axis=-1), 1.0, rtol=1e-12)
+
+
+def test_two_objects_are_not_divided():
+    # With the floor the two sum to 1 + 2e-10; data of pairs have the values that they always had, padded or not.
+    u = utilities(1, 5, 40, scale=3.0)
+    present, chosen = (np.repeat(np.arange(5)[:, None] < n, 40, axis=1) for n in (2, 1))
+    value = log_p(u, present, chosen)
+    expected = [math.log(dominance(u[..., k], 0, 1, 1.0) + FLOOR) for k in range(40)]
+    np.testing.assert_allclose(value, expected, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("u", [np.zeros((1, 100)), utilities(1, 100, scale=1e-3), utilities(1, 100, scale=30.0)])
+def test_several_objects_keep_the_floor_and_are_no_probability_above_one(u):
+    # The sum over single objects is as small as 100 / 2^99: dividing by it would outweigh the floor of a pair.
+    chosen = np.arange(100)[:, None] < np.array([2, 3, 4])
+    value = log_p(np.repeat(u[..., None], 3, axis=-1), np.ones_like(chosen), chosen)
+    expected = [math.log(FLOOR) * n_pairs for n_pairs in (1, 3, 6)]
+    beaten = [
+        sum(math.log(1 - math.prod(1 - dominance(u, o, v, 1.0) for o in range(k)) + FLOOR) for v in range(k, 100))
+        for k in (2, 3, 4)
+    ]
+    np.testing.assert_allclose(value, np.add(expected, beaten), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("a", "n_sets"), [(3, 4000), (5, 4000), (8, 4000)])
+def test_the_scale_of_known_utilities_is_estimated_consistently(a, n_sets):
+    u = utilities(1, a, n_sets, seed=a)
+    answers = np.asarray(table_of(u))[2 ** np.arange(a)]
+    cumulative = np.cumsum(answers / answers.sum(axis=0), axis=0)
+    best = np.sum(np.random.default_rng(a).random(n_sets) > cumulative, axis=0)
+    chosen = np.arange(a)[:, None] == best
+    scales = np.linspace(0.7, 1.5, 17)
+    repeated = (np.repeat(mask[:, None], len(scales), axis=1) for mask in (np.ones_like(chosen), chosen))
+    value = log_p(u[:, :, None] * scales[:, None], *repeated).sum(axis=-1)
+    assert abs(scales[np.argmax(value)] - 1.0) < 0.1
+    # As the paper has it, without the division, the best scale is too large.
+    ahead = np.take_along_axis(u[0], best[None], axis=0) - u[0]
+    paper = [np.sum(np.where(chosen, 0.0, log_ndtr(scale * ahead))) for scale in scales]
+    assert scales[np.argmax(paper)] > 1.15
+
+
 # --- symmetries ----------------------------------------------------------------------------------------
 
 
@@ -204,10 +273,12 @@ def test_only_differences_in_units_of_sigma_matter():
     np.testing.assert_allclose(jnp.sum(gradient, axis=1), 0.0, atol=1e-13)
 
 
+@pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("garbage", [0.0, -1e6, 1e30, 1e300, np.inf, np.nan])
-def test_padding_changes_nothing(garbage):
+def test_padding_changes_nothing(garbage, d):
     small = np.ones((3, 12), bool)
-    u, chosen = utilities(2, 3, 12), random_choices(small)
+    u, chosen = utilities(d, 3, 12), random_choices(small)
+    chosen = chosen if d > 1 else one_of(chosen)
     value, gradient, *slopes = lapsed(u, small, chosen, 0.8, 0.05)
     # A mark in the padding is no choice: only what is present can be chosen.
     filled = [np.insert(x, [0, 2], y, axis=-2) for x, y in ((u, garbage), (small, False), (chosen, True))]
@@ -320,11 +391,15 @@ def test_a_program_for_large_sets_is_no_longer_than_for_small_ones():
 # --- lapses --------------------------------------------------------------------------------------------
 
 
-def test_a_lapse_mixes_in_the_uniform_choice():
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_lapse_mixes_in_the_uniform_choice(d):
     u, present, chosen = some_sets()
+    u, chosen = u[:d], chosen if d > 1 else one_of(chosen)
     value, *_ = lapsed(u, present, chosen, 1.0, 0.2)
     sizes = present.sum(axis=0)
-    expected = [0.8 * by_hand(u[:, :a, k], chosen[:a, k], floor=FLOOR) + 0.2 / (2**a - 1) for k, a in enumerate(sizes)]
+    expected = [
+        0.8 * divided_by_hand(u[:, :a, k], chosen[:a, k], floor=FLOOR) + 0.2 / (2**a - 1) for k, a in enumerate(sizes)
+    ]
     np.testing.assert_allclose(np.exp(value), expected, rtol=1e-9)
 
 

@@ -30,7 +30,7 @@ class BatchPreferenceGP(UtilityGP):
     noise : {"gaussian", "discernibility"}
         How a person errs. "gaussian": every object's utility has noise of its own, and the best is the largest
         (eq:likelihoodbatch); "discernibility": objects are harder to distinguish the closer they are, the paper's own
-        likelihood, as in ``ChoiceGP(n_utilities=1)``.
+        likelihood divided by its sum over the objects of the set, as in ``ChoiceGP(n_utilities=1)``.
     kernel : str or Kernel
         As in `ChoiceGP`, and so are all that follow: object_effects, standardize, hyperpriors, learn_hyperparameters,
         n_restarts, max_iter (by default 300), max_seconds, tol, device, n_jobs, progress and random_state.
@@ -115,8 +115,8 @@ class BatchPreferenceGP(UtilityGP):
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
         """Return log P(o is the best of A | training data) of each set's best object, (m,).
 
-        With ``noise="discernibility"`` the likelihood does not sum to one over the objects of a set of more than two;
-        with ``normalized=True`` it is divided by that sum.
+        These probabilities sum to one over the objects of a set.  ``normalized=True`` averages them over the samples
+        that `predict_proba` uses, which are fewer.
         """
         _check_one_best(self._checked(data))
         return super().log_prob(data, normalized)

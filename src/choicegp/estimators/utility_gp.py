@@ -79,8 +79,9 @@ class UtilityGP(Estimator):
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
         """Return log P(C(A) | A, training data) of each set's choice (eq:infer), (m,).
 
-        The paper's likelihood does not sum to one over the subsets of a set of more than two objects; with
-        ``normalized=True`` it is divided by that sum, for sets of at most ten objects.
+        With two utilities or more the paper's likelihood does not sum to one over the subsets of a set of more than two
+        objects; with ``normalized=True`` it is divided by that sum, for sets of at most ten objects.  With one utility
+        the probabilities of single objects sum to one in either case.
         """
         self._checked(data)
         with computing(self.device):

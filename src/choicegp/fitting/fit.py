@@ -98,7 +98,9 @@ def _fit_at_objects(
     method, n = options.method, len(problem.valid)
     prior = _first_prior(options, problem.objects.X.shape[1]) if warm is None else warm.posterior.prior
     points = score_points(problem, options.n_utilities, options.random_state)
-    learning = Learning(options.hyperpriors, options.learn_lapse, options.learn_hyperparameters)
+    learning = Learning(
+        options.hyperpriors_for(problem.objects.X.shape[1]), options.learn_lapse, options.learn_hyperparameters
+    )
     with linear_algebra_for(n), progress_report(options.progress, method.n_shown) as report:
         task = Task(
             prior, problem, learning, Watch(clock, report), options.n_starts(problem.n_objects), method.n_steps,
@@ -145,8 +147,8 @@ def _fit_sparse(
     method = options.method
     assert isinstance(method, Sparse)
     settings = SparseSettings(
-        options.hyperpriors, options.learn_hyperparameters, method.learn_inducing, options.learn_lapse,
-        jitter=1e-6 if on_cpu else 1e-5,
+        options.hyperpriors_for(objects.shape[1]), options.learn_hyperparameters, method.learn_inducing,
+        options.learn_lapse, jitter=1e-6 if on_cpu else 1e-5,
     )  # fmt: skip
     plan = Plan(
         n_inducing=method.n_inducing or _INDUCING[on_cpu], batch_size=method.batch_size or _BATCH[on_cpu],

@@ -314,6 +314,10 @@ class FitOptions(NamedTuple):
             return self._replace(method=method, intervals=self.intervals and few)
         return self._replace(method=method, intervals=False)
 
+    def hyperpriors_for(self, n_features: int) -> HyperPriors | None:
+        """Return the hyperpriors for that number of features."""
+        return None if self.hyperpriors is None else self.hyperpriors.for_features(max(1, n_features))
+
     @property
     def has_shared_part(self) -> bool:
         """Whether the utilities of this fit have a shared part: one utility has nobody to share with."""

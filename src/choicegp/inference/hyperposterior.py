@@ -1,9 +1,9 @@
 """The hyperparameters' posterior, as a Gaussian around the best ones.
 
-With the sites of a dense fit held, the evidence log Z of prior and sites is a function of the hyperparameters alone, and
-its gradient is known without differentiating a factorisation (`choicegp.inference.dense`).  Differences of that gradient
-give the curvature of log Z + log p(hyperparameters) at its maximum.  No direction is given more spread than the
-hyperpriors have: where the choices say nothing about a hyperparameter, those speak.
+With the sites of a dense fit held, the evidence log Z of prior and sites is a function of the hyperparameters alone,
+and its gradient is known without differentiating a factorisation (`choicegp.inference.dense`).  Differences of that
+gradient give the curvature of log Z + log p(hyperparameters) at its maximum.  No direction is given more spread than
+the hyperpriors have: where the choices say nothing about a hyperparameter, those speak.
 """
 
 from functools import partial
@@ -56,8 +56,8 @@ def hyper_posterior(
 ) -> HyperPosterior:
     """Approximate the posterior of the hyperparameters; without hyperpriors they are held at the best ones."""
     prior = jax.tree.map(np.asarray, prior)
-    best, restore = ravel_pytree(prior)
-    best = np.asarray(best)
+    flat, restore = ravel_pytree(prior)
+    best = np.asarray(flat)
     if hyperpriors is None:
         return HyperPosterior(prior, np.zeros((len(best), 0)))  # type: ignore[arg-type]
     spread = np.asarray(ravel_pytree(jax.tree_util.tree_map_with_path(

@@ -38,7 +38,6 @@ BLOCK = 16  # steps of a chain between two looks from Python; also draws of the 
 _THINNING = 8  # steps between two kept settings
 _MOST_DOUBLINGS = 7
 _FIRST_STEP = 0.3
-_NOTHING = 1e-20  # relative size of a covariance that counts as zero
 _TOGETHER = 6  # hyperparameters that move at a time
 _MOVES = 4e9  # multiplications that the moves of hyperparameters of one step may take
 _FIRST_SHARE = 0.5  # of a proposal that is new
@@ -195,12 +194,10 @@ class MCMCInference:
 def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posterior:
     """Replace the draws of a posterior by those of some settings, each with its utilities in the posterior's order."""
     _, restore = ravel_pytree(posterior.prior)
-    ordered = [_aligned(restore(one.log_hyper), one, posterior) for one in settings]
+    ordered = [_aligned(restore(jnp.asarray(one.log_hyper)), one, posterior) for one in settings]
     priors = jax.tree.map(lambda *leaves: np.stack(leaves), *(prior for prior, _ in ordered))
     draws = draws_of(priors, posterior.objects, np.array([dual for _, dual in ordered]))
-    return Posterior(
-        *(getattr(posterior, name) for name in ("prior", "objects", "mean", "dual", "gain", "lapse")), draws
-    )
+    return eqx.tree_at(lambda old: old.draws, posterior, draws, is_leaf=lambda part: part is None)
 
 
 def _aligned(prior: UtilityPrior, kept: Kept, posterior: Posterior) -> tuple[UtilityPrior, np.ndarray]:
@@ -241,8 +238,6 @@ def _whitened(hyper: Array, model: ChainModel) -> tuple[UtilityPrior, Array, Whi
     """Return the prior of coordinates q, its Cholesky factors and the coordinates of the utilities."""
     prior = model.approximation.prior_at(hyper)
     covariance = prior_covariance(prior, model.problem)
-    # Far below rounding errors; the products of such numbers leave the range in which a CPU is quick.
-    covariance = jnp.where(jnp.abs(covariance) > _NOTHING * jnp.max(covariance), covariance, 0.0)
     root = factorise(covariance, jnp.full(len(covariance), FIRST_JITTER)).root
     return prior, root, whiten(root, model.sites)
 

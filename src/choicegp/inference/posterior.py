@@ -1,7 +1,8 @@
 """The posterior of the utilities at the shown objects, and at any others (eq:pred).
 
-With a shared part, u_i = f_0 + f_i, the sites of a utility act on the sum.  Given f_0 the utilities are independent, and
-each is what it would be without it: with Q_i = (K_i + Λ_i^-1)^-1 the shared part has precision K_0^-1 + sum_i Q_i, and
+With a shared part, u_i = f_0 + f_i, the sites of a utility act on the sum.  Given f_0 the utilities are independent,
+and each is what it would be without it: with Q_i = (K_i + Λ_i^-1)^-1 the shared part has precision
+K_0^-1 + sum_i Q_i, and
 
     Cov(u_i, u_j) = A_i S_0 A_j^T + [i = j] (K_i - K_i Q_i K_i),    A_i = I - K_i Q_i,
 
@@ -27,6 +28,7 @@ from choicegp.model.prior import Objects, UtilityPrior
 FIRST_JITTER = 1e-9
 LAST_JITTER = 1e-2
 N_GAUSSIAN = 512  # draws of a Gaussian posterior with a shared part
+_NOTHING = 1e-20  # relative size of a covariance that counts as zero
 _LEAST_VARIANCE = 1e-30  # a covariance of zeros too has a factor: a linear kernel where no feature varies
 
 
@@ -52,7 +54,10 @@ def prior_covariance(prior: UtilityPrior, problem: Problem) -> Array:
     """Return K (p, t, t) at the problem's objects; padding is independent of everything, with variance 1."""
     valid = problem.valid
     covariance = prior.covariance(problem.objects, problem.objects)
-    return jnp.where(valid[:, None] & valid[None, :], covariance, 0.0) + jnp.diag(1.0 * ~valid)
+    # Far below rounding errors: the products of such numbers leave the range in which a CPU is quick (a step of a
+    # sampler took ten times as long).
+    counts = jnp.abs(covariance) > _NOTHING * jnp.max(covariance, axis=(1, 2), keepdims=True)
+    return jnp.where(counts & valid[:, None] & valid[None, :], covariance, 0.0) + jnp.diag(1.0 * ~valid)
 
 
 def factorise(covariance: Array, jitter: Array) -> Factor:
@@ -289,6 +294,7 @@ def _conclude(
     bound = evidence_bound(moments.mean, moments.covariance, moments.kl, problem, normals, lapse)
     if standard is None:
         return moments.mean, moments.dual, gains(moments, sites), bound, None
+    assert moments.gain is not None
     return moments.mean, moments.dual, moments.gain, bound, _gaussian_duals(factor, sites, moments, standard)
 
 

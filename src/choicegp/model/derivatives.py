@@ -3,7 +3,10 @@
 Natural-gradient steps need E[d log p / du] and, by Price's theorem, -E[d² log p / du²].  Every factor of the
 likelihood is affine in each Φ(z_i(o,v)), so with f = d log p / d z_i(o,v) the second derivatives are known in
 closed form: -d²/dz² = f (z + f), and for a rejected v with two chosen o, o': -d² = f_o f_o' / G_v, where
-G_v = prod_o (1 - e^p(o,v)).  No derivative is ever taken through a factorisation of a covariance.
+G_v = prod_o (1 - e^p(o,v)).  With one utility the single objects' probabilities e^S_o, S_o = sum_v log Φ(z(o,v)), are
+divided by their sum Z.  With w_o = e^S_o / Z, g_o = dS_o / du and g = sum_o w_o g_o = d log Z / du,
+d² log Z / du² = sum_o w_o (d² S_o / du² + (g_o - g)(g_o - g)^T).  No derivative is ever taken through a factorisation
+of a covariance.
 
 This is the inner loop of inference, so it works on probabilities, not on their logs: with a positive floor
 nothing below the floor matters, the recursions only add and multiply, and a logarithm costs four times an
@@ -18,11 +21,22 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float
 
-from choicegp.model.likelihood import FLOOR, PairProbabilities, Pairs, object_pairs, pair_probabilities, with_lapse
+from choicegp.model.likelihood import (
+    FLOOR,
+    PairProbabilities,
+    Pairs,
+    is_normalised,
+    object_pairs,
+    of_all_pairs,
+    pair_probabilities,
+    with_lapse,
+)
+from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.probit import probit_and_hazard
 from choicegp.model.shapes import AnyArray, Scalar
 
 _TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
+_MULTIPLIED = 16  # factors of which the product is taken before its logarithm
 _UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
 
 
@@ -95,6 +109,10 @@ def expected_derivatives(
     down = jnp.where(inside, pair.dominated / conflict, 0.0)
     # With one utility two chosen objects have probability `floor` whatever u is.
     f = up[None] * hazard + down[None] * hazard_below if d > 1 else jnp.where(inside[None], 0.0, up[None] * hazard)
+    singles = None
+    if d == 1 and a > 2:
+        singles = _single_objects((z, above, below, hazard, hazard_below), present, chosen, pairs, floor)
+        value -= singles.log_sum
 
     kept = jnp.ones_like(value)
     if lapse is not None:
@@ -109,6 +127,11 @@ def expected_derivatives(
         root = jnp.sqrt(g * (1 + floor))[pairs.second]
         coupling = jnp.where(beats, root * pair.dominates * share, 0.0)[None] * hazard
         curvature += _coupling_curvature(coupling, kept, pairs)
+    if singles is not None:
+        gradient -= _to_objects(jnp.mean(kept[None, None] * singles.slope, axis=-1), pairs)
+        curvature -= _laplacian(jnp.mean(kept[None, None] * singles.bend, axis=-1), pairs)
+        curvature += _spread(kept[None] * singles.share, singles.gradient)[None]
+        f = f - singles.slope
     if lapse is not None:
         per_object = _to_objects(f, pairs)
         curvature -= jnp.einsum("ioms,ipms->iopm", (kept * (1 - kept))[None, None] * per_object, per_object) / n_samples
@@ -140,7 +163,75 @@ def sampled_log_likelihood(
     _, beaten = _beaten(pair, beats, pairs)
     value = jnp.sum(jnp.where(inside, jnp.log(pair.incomparable + floor), 0.0), axis=0)
     value += jnp.sum(jnp.where(rejected, jnp.log(beaten + floor), 0.0), axis=0)
+    if u.shape[0] == 1 and u.shape[1] > 2:
+        logs = _log_singles(above[0] + floor, below[0] + floor, present, pairs)
+        value -= jnp.where(is_normalised(present, chosen)[:, None], log_sum_exp(logs), 0.0)
     return value if lapse is None else with_lapse(value, present[..., None], lapse)
+
+
+def _log_singles(
+    ahead: Float[Array, "P m S"], behind: Float[Array, "P m S"], present: Bool[AnyArray, "a m"], pairs: Pairs
+) -> Float[Array, "a m S"]:
+    """Return S_o from Φ(z) and Φ(-z), the floor included; padding has -inf.
+
+    A product may underflow, which is harmless: the best object has factors of at least 1/2, and larger ones than any
+    other object against every third, so an object whose product vanishes has no share in the sum either.
+    """
+    factors = jnp.where(present[None, ..., None], of_all_pairs(ahead, behind, pairs, 1.0), 1.0)
+    parts = [jnp.prod(factors[:, i : i + _MULTIPLIED], axis=1) for i in range(0, len(present), _MULTIPLIED)]
+    return jnp.where(present[..., None], sum(map(jnp.log, parts[1:]), jnp.log(parts[0])), -jnp.inf)
+
+
+class _SingleObjects(NamedTuple):
+    """The sum Z over the single objects of a set with one utility, and what its derivatives are made of.
+
+    Attributes
+    ----------
+    log_sum : Array (m, S)
+        log Z.
+    share : Array (a, m, S)
+        w_o, the probability that o alone is chosen.
+    slope, bend : Array (1, P, m, S)
+        d log Z / dz of each pair, and -sum_o w_o d² S_o / dz².
+    gradient : Array (a, a, m, S)
+        g_o - g: one row for each o.
+    """
+
+    log_sum: Float[Array, "m S"]
+    share: Float[Array, "a m S"]
+    slope: Float[Array, "1 P m S"]
+    bend: Float[Array, "1 P m S"]
+    gradient: Float[Array, "a a m S"]
+
+
+def _single_objects(
+    of_pairs: tuple[Array, ...],
+    present: Bool[AnyArray, "a m"],
+    chosen: Bool[AnyArray, "a m"],
+    pairs: Pairs,
+    floor: float,
+) -> _SingleObjects:
+    """Return Z from z, Φ(z), Φ(-z), h(z) and h(-z) of the pairs; log Z and w are 0 where Z is not used."""
+    z, above, below, hazard, hazard_below = (part[0] for part in of_pairs)
+    together = (present[pairs.first] & present[pairs.second])[..., None]
+    used = is_normalised(present, chosen)[:, None]
+    ahead, behind = above + floor, below + floor
+    logs = _log_singles(ahead, behind, present, pairs)
+    share = jnp.where(used[None], shares(logs), 0.0)
+    # d log(Φ + floor) / dz where the first object of the pair is alone, and where the second is.
+    forth = jnp.where(together, above * hazard / ahead, 0.0)
+    back = jnp.where(together, below * hazard_below / behind, 0.0)
+    first, second = share[pairs.first] * forth, share[pairs.second] * back
+    slope, bend = first - second, first * (z + forth) + second * (back - z)
+    f = of_all_pairs(forth, back, pairs, 0.0)
+    diagonal = np.eye(len(f), dtype=bool)[:, :, None, None]
+    gradient = jnp.where(diagonal, jnp.sum(f, axis=1, keepdims=True), -f) - _to_objects(slope[None], pairs)
+    return _SingleObjects(jnp.where(used, log_sum_exp(logs), 0.0), share, slope[None], bend[None], gradient)
+
+
+def _spread(weight: Float[Array, "a m S"], rows: Float[Array, "a a m S"]) -> Float[Array, "a a m"]:
+    """Mean over samples of sum_o weight_o row_o row_o^T."""
+    return jnp.einsum("opms,oqms->pqm", weight[:, None] * rows, rows) / weight.shape[-1]
 
 
 def _beaten(

@@ -57,7 +57,11 @@ class ErrorModel(eqx.Module):
 
 
 class Discernibility(ErrorModel):
-    """A limit of discernibility, eq:likelihoodexpanse0: errors are more likely the closer two objects are."""
+    """A limit of discernibility, eq:likelihoodexpanse0: errors are more likely the closer two objects are.
+
+    With one utility the probabilities of the single objects of a set are divided by their sum, see
+    `choicegp.model.likelihood`.
+    """
 
     name: ClassVar[str] = "discernibility"
     n_nodes: ClassVar[int] = 1

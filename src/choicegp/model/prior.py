@@ -14,6 +14,7 @@ units of the error scale, to infinity.  A normal density on the logarithm of eve
 overruled by a few choices, prevents that.  It guides the fit and is no part of the reported ELBO.
 """
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -82,7 +83,7 @@ class UtilityPrior(eqx.Module):
         """Number of utilities."""
         return self.n_parts - self.shared
 
-    def total(self, parts: Float[AnyArray, "p *n"]) -> Float[AnyArray, "d *n"]:
+    def total(self, parts: Float[Array, "p *n"]) -> Float[Array, "d *n"]:
         """Add the shared part, if there is one, to the others: from (p, ...) to (d, ...)."""
         return parts[:1] + parts[1:] if self.shared else parts
 
@@ -112,22 +113,28 @@ class HyperPriors(NamedTuple):
     """Mean and standard deviation of the logarithm of each kind of hyperparameter.
 
     Lengthscales and periods refer to standardised features and variances to utilities in units of the error scale.
-    Warps are the weights of the logarithms in the learned scales of features; they are small unless the choices
-    ask for more.  The prior of the variance is very wide: choices without errors were predicted worse with N(1, 2²)
-    than without a prior (log score of new sets -0.28 against -0.27 on SinCos, and -0.081 against -0.061 on
-    Vehicle's pairs; four data sets each).
+    Distances grow with the number of features: ``lengthscale`` is that of one feature, and with c of them half the
+    logarithm of c is added to its mean.  Warps are the weights of the logarithms in the learned scales of features;
+    they are small unless the choices ask for more.
 
     Examples
     --------
     >>> HyperPriors(lengthscale=(0.0, 1.0)).variance
-    (5.0, 5.0)
+    (2.0, 2.0)
+    >>> HyperPriors().for_features(1) == HyperPriors()
+    True
     """
 
-    lengthscale: tuple[float, float] = (0.0, 3.0)
-    variance: tuple[float, float] = (5.0, 5.0)
+    lengthscale: tuple[float, float] = (0.5, 1.0)
+    variance: tuple[float, float] = (2.0, 2.0)
     period: tuple[float, float] = (0.0, 2.0)
     effect_variance: tuple[float, float] = (-1.0, 2.0)
     warp: tuple[float, float] = (-2.3, 2.0)
+
+    def for_features(self, n_features: int) -> "HyperPriors":
+        """Return the priors for that number of features."""
+        mean, sd = self.lengthscale
+        return self._replace(lengthscale=(mean + 0.5 * math.log(n_features), sd))
 
 
 def log_density(prior: UtilityPrior, hyperpriors: HyperPriors) -> Float[Array, ""]:

@@ -139,7 +139,8 @@ def set_utilities(posterior: Posterior, objects: Objects, n_points: int) -> SetU
         moves = jnp.repeat(jnp.einsum("ptom,spt->poms", cross, own), repeats, axis=-1)
         return of_differences(jnp.zeros(cross.shape[::2] + cross.shape[3:]), covariance), moves - moves[:, :1]
 
-    return SetUtilities(*jax.lax.map(of_setting, (draws.prior, draws.inverse, dual)), posterior.prior.shared)
+    marginal, moves = jax.lax.map(of_setting, (draws.prior, draws.inverse, dual))
+    return SetUtilities(marginal, moves, posterior.prior.shared)
 
 
 def _inside_sets(prior: UtilityPrior, shown: Objects, objects: Objects, gain: Array) -> tuple[Array, Array]:

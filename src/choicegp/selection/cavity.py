@@ -147,7 +147,7 @@ _condition = program(condition)
 
 
 class _Differences(NamedTuple):
-    """Gaussians of the D = d (a - 1) utility differences inside sets: mean (m, D), a root (m, D, D) of the covariance."""
+    """Gaussians of the D = d (a - 1) utility differences inside sets: mean (m, D), root of the covariance (m, D, D)."""
 
     mean: np.ndarray
     root: np.ndarray

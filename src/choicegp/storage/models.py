@@ -5,9 +5,9 @@ features, the structure of the kernel, how the fit went, ids, and the names of a
 that it does not know.
 
 Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 (read, no longer written) adds
-draws of a sampled posterior at one setting of the hyperparameters, version 3 kernels of warped features, version 4 draws
-at several settings and a shared part of the utilities.  Each model is written in the lowest version that can hold it.  The
-other formats have version 1.  The inference "joint" was removed: files that name it are read, as models with
+draws of a sampled posterior at one setting of the hyperparameters, version 3 kernels of warped features, version 4
+draws at several settings and a shared part of the utilities.  Each model is written in the lowest version that can hold
+it.  The other formats have version 1.  The inference "joint" was removed: files that name it are read, as models with
 ``inference="dense"`` and the posterior that "joint" found.
 """
 
