@@ -69,7 +69,7 @@ def hyper_posterior(
     for j in learned:
         there = best.copy()
         there[j] += _APART * spread[j]
-        slope = np.asarray(_slope(jax.tree.map(np.asarray, restore(there)), sites, problem, hyperpriors))
+        slope = np.asarray(_slope(jax.tree.map(np.asarray, restore(jnp.asarray(there))), sites, problem, hyperpriors))
         rows.append((here - slope)[learned] / (_APART * spread[j]))
     scale = spread[learned]
     precision = scale[:, None] * (0.5 * (np.array(rows) + np.array(rows).T)) * scale

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
