@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from choicegp.errors import ChoiceGPError
 from choicegp.model.shapes import AnyArray, Parameters
@@ -103,6 +103,10 @@ class Stationary(Kernel):
     log_lengthscale: Parameters
     log_variance: Parameters
 
+    def __init_subclass__(cls, *, init: bool = True) -> None:
+        """Take ``init=False``, which says to type checkers that no constructor is derived from the fields."""
+        super().__init_subclass__()
+
     def __init__(self, lengthscale: ArrayLike = 1.0, variance: float = 1.0) -> None:
         self.log_lengthscale = _log_of_positive(lengthscale, "lengthscale")
         self.log_variance = _log_of_positive(variance, "variance", per_feature=False)
@@ -134,7 +138,7 @@ def _distance(r2: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, r2)))
 
 
-class RBF(Stationary):
+class RBF(Stationary, init=False):
     """v exp(-r²/2), the paper's kernel; r is the distance of features divided by their lengthscales.
 
     Parameters
@@ -154,14 +158,14 @@ class RBF(Stationary):
         return jnp.exp(-0.5 * r2)
 
 
-class Matern12(Stationary):
+class Matern12(Stationary, init=False):
     """v exp(-r): continuous, rough."""
 
     def of_squared_distance(self, r2: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         return jnp.exp(-_distance(r2))
 
 
-class Matern32(Stationary):
+class Matern32(Stationary, init=False):
     """v (1 + √3 r) exp(-√3 r): once differentiable."""
 
     def of_squared_distance(self, r2: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
@@ -169,7 +173,7 @@ class Matern32(Stationary):
         return (1.0 + r) * jnp.exp(-r)
 
 
-class Matern52(Stationary):
+class Matern52(Stationary, init=False):
     """v (1 + √5 r + 5 r²/3) exp(-√5 r): twice differentiable."""
 
     def of_squared_distance(self, r2: Float[Array, "*batch"]) -> Float[Array, "*batch"]:

@@ -48,7 +48,7 @@ def kernel_starts(
 
     def with_waves(lengthscale: float, part: float) -> UtilityPrior:
         waves = Additive(lengthscale, part * FIRST_VARIANCE)
-        kernel = waves * RBF(_MODULATION * far) + RBF(far, FIRST_VARIANCE)  # type: ignore[call-arg]
+        kernel = waves * RBF(_MODULATION * far) + RBF(far, FIRST_VARIANCE)
         return UtilityPrior.create(Warped(kernel, _FIRST_WARP, ends), n_features, n_utilities)
 
     smooth = KernelStart("smooth", with_waves(_WAVES[0], _FAINT))
