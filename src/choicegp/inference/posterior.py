@@ -60,13 +60,17 @@ def prior_covariance(prior: UtilityPrior, problem: Problem) -> Array:
     return jnp.where(counts & valid[:, None] & valid[None, :], covariance, 0.0) + jnp.diag(1.0 * ~valid)
 
 
-def factorise(covariance: Array, jitter: Array) -> Factor:
-    """Cholesky with a ladder: jitter times the mean variance is added, ten times more after each failure."""
-    n = covariance.shape[-1]
+def factorise(covariance: Array, jitter: Array, scale: Array | None = None) -> Factor:
+    """Cholesky with a ladder: jitter times ``scale`` is added, ten times more after each failure.
 
-    def one(args: tuple[Array, Array]) -> tuple[Array, Array]:
-        matrix, start = args
-        scale = jnp.maximum(jnp.trace(matrix) / n, _LEAST_VARIANCE)
+    The scale (p,) is by default the mean variance; a small difference of covariances has the rounding errors of these.
+    """
+    n = covariance.shape[-1]
+    size = jnp.trace(covariance, axis1=1, axis2=2) / n if scale is None else scale
+
+    def one(args: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        matrix, start, scale = args
+        scale = jnp.maximum(scale, _LEAST_VARIANCE)
 
         def failed(carry: tuple[Array, Array]) -> Array:
             return ~jnp.all(jnp.isfinite(carry[0])) & (carry[1] < LAST_JITTER)
@@ -77,7 +81,7 @@ def factorise(covariance: Array, jitter: Array) -> Factor:
 
         return jax.lax.while_loop(failed, climb, (jnp.full_like(matrix, jnp.nan), start / 10.0))
 
-    return Factor(*jax.lax.map(one, (covariance, jitter)))
+    return Factor(*jax.lax.map(one, (covariance, jitter, size)))
 
 
 def condition(factor: Factor, sites: Sites) -> GaussianMoments:

@@ -40,9 +40,8 @@ def _continued(draws: Draws, shown: Objects, objects: Objects) -> tuple[Array, A
     cross = draws.prior.covariance(shown, objects)
     left = draws.prior.covariance(objects, objects) - jnp.swapaxes(cross, 1, 2) @ (draws.inverse @ cross)
     # Of shown objects nothing is left but rounding errors, of the size of the prior's variance.
-    scale = jnp.mean(draws.prior.variance(objects), axis=1)[:, None, None]
-    left = 0.5 * (left + jnp.swapaxes(left, 1, 2)) + FIRST_JITTER * scale * jnp.eye(cross.shape[2])
-    root = factorise(left, jnp.full(len(left), FIRST_JITTER)).root
+    scale = jnp.mean(draws.prior.variance(objects), axis=1)
+    root = factorise(0.5 * (left + jnp.swapaxes(left, 1, 2)), jnp.full(len(left), FIRST_JITTER), scale).root
     return jnp.einsum("ptn,spt->spn", cross, draws.dual), root
 
 
