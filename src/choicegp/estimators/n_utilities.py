@@ -5,10 +5,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from choicegp.checks import check_one_of, jobs_option, seed, whole_number
+from choicegp.compute.devices import computing
 from choicegp.compute.threads import n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
+from choicegp.fitting.fit import add_intervals
 from choicegp.fitting.options import MORE_STARTS, FitOptions
 from choicegp.selection.n_utilities import SelectionResult, choose_number
 from choicegp.selection.search import Search
@@ -99,7 +101,12 @@ def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
     options = {name: value for name, value in model.get_params(deep=False).items() if name != "n_utilities"}
     selection = select_n_utilities(data, **options)
     model.selection_ = selection
-    return model._keep(selection.model.fitted_)
+    fitted = selection.model.fitted_
+    asked = FitOptions.validated(model.get_params(deep=False) | {"n_utilities": fitted.n_utilities}).decided(data)
+    if asked.intervals:
+        with computing(model.device):
+            fitted = add_intervals(fitted, asked)
+    return model._keep(fitted)
 
 
 def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], FitOptions]:

@@ -8,15 +8,15 @@ import numpy as np
 
 from choicegp.checks import counted, whole_number
 from choicegp.compute.devices import computing
-from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ExtrapolationWarning
 from choicegp.estimators.base import Estimator, prediction_table
-from choicegp.fitting.record import FitResult, Fitted, Utilities, object_ids
+from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import ErrorModel
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors, Objects
+from choicegp.prediction.contrasts import contrasts
 from choicegp.prediction.extrapolation import Outside, together
 from choicegp.prediction.utilities import joint_samples, recommended
 
@@ -133,14 +133,19 @@ class UtilityGP(Estimator):
             warnings.warn(message, ExtrapolationWarning, stacklevel=2)
 
     def _utilities(self, X: Any) -> Utilities:
+        fitted = self.fitted_
         with computing(self.device):
-            objects = self.fitted_.objects(X)
-            parts = [
-                _mean_and_variance(self.posterior_, Objects(objects.X[part], objects.codes[part]))
-                for part in _chunks(len(objects.X))
-            ]
-        mean = np.concatenate([np.asarray(m).T for m, _ in parts])
-        return Utilities(mean, np.sqrt(np.concatenate([np.asarray(v).T for _, v in parts])))
+            shown = fitted.posterior.objects
+            if fitted.posterior.is_sparse:
+                rows = np.unique(fitted.data.flat_shown)
+                shown = Objects((fitted.data.X[rows] - fitted.centre) / fitted.scale, np.zeros(len(rows), int))
+            return contrasts(fitted.posterior, fitted.objects(X), shown)
+
+    @property
+    def intervals_(self) -> str:
+        """What made the intervals, in words."""
+        self._check_fitted()
+        return self.fitted_.result.intervals or PLUG_IN
 
     def sample_utilities(self, X: Any, n_samples: int, random_state: int | None = 0) -> np.ndarray:
         """Return joint posterior samples of the utilities, (S, n, d)."""
@@ -206,10 +211,3 @@ class UtilityGP(Estimator):
 
     def _learned(self) -> str:
         return f"{counted(self.n_utilities_, 'utility', many='utilities')}, ELBO {self.elbo_:.1f}"
-
-
-_mean_and_variance = program(Posterior.mean_and_variance_at)
-
-
-def _chunks(n: int, size: int = 2048) -> list[slice]:
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)] or [slice(0, 0)]

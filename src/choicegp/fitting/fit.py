@@ -15,14 +15,13 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import Dense, FitOptions, Sparse
-from choicegp.fitting.record import FitResult, Fitted, drawn_seed_note, notes_on, posed, scaling
+from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
-from choicegp.inference.intervals import PLUG_IN, SAMPLED, with_intervals
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.sparse.plan import Keeper
-from choicegp.inference.starts import FIRST_VARIANCE, moments_at, neighbouring_starts, rescaled
+from choicegp.inference.starts import FIRST_VARIANCE, moments_at, neighbouring_starts, recovered_sites, rescaled
 from choicegp.model.prior import Objects, UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
@@ -112,9 +111,35 @@ def _fit_at_objects(
             place = None if warm is None else moments_at(warm.posterior, problem.objects)
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
             before = infer(DenseInference(first, place, grown))
-        if before is None or not isinstance(method, Dense):
-            return infer(method.inference(task, before)), PLUG_IN if before is None else SAMPLED
-        return with_intervals(task, before) if options.intervals else (before, PLUG_IN)
+        if before is not None and isinstance(method, Dense):
+            return _with_intervals(task, before) if options.intervals else (before, PLUG_IN)
+        found = infer(method.inference(task, before))
+        return found, PLUG_IN if before is None else f"draws: {found.message}"
+
+
+def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
+    # A sampler takes time to import, which a fit without intervals need not wait for.
+    from choicegp.inference.intervals import with_intervals
+
+    return with_intervals(task, before)
+
+
+def add_intervals(fitted: Fitted, options: FitOptions) -> Fitted:
+    """Give a dense fit without intervals those that the options ask for; the caller sets precision and device."""
+    clock, problem, posterior = Clock(options.max_seconds), fitted.training_problem(), fitted.posterior
+    hyperpriors, n = options.hyperpriors_for(problem.objects.X.shape[1]), len(problem.valid)
+    found = Inferred(
+        posterior, fitted.elbo, *fitted.result[:3], fitted.result.elbo_trace, sites=recovered_sites(posterior, problem)
+    )
+    with linear_algebra_for(n), progress_report(options.progress, 0) as report:
+        learning = Learning(hyperpriors, options.learn_lapse, options.learn_hyperparameters)
+        task = Task(
+            posterior.prior, problem, learning, Watch(clock, report), 1, 0, seed=options.random_state,
+            n_jobs=n_threads(options.n_jobs, n),
+        )  # fmt: skip
+        found, words = _with_intervals(task, found)
+    result = fitted.result._replace(intervals=words, seconds=fitted.result.seconds + clock.seconds)
+    return fitted._replace(posterior=found.posterior, result=result)
 
 
 def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:

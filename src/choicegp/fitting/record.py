@@ -14,6 +14,7 @@ from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.prior import Objects
 from choicegp.reading.encoding import FeatureEncoding
 
+PLUG_IN = "Gaussian utilities at the most probable hyperparameters: intervals are too narrow"
 _MOST_OBJECTS = 400
 _CLEAR = 1.0  # difference, in units of the error scale, from which on an order means something
 _TOLERATED = 0.02  # share of clear pairs that may be ordered oppositely
@@ -53,10 +54,21 @@ class FitResult(NamedTuple):
 
 
 class Utilities(NamedTuple):
-    """Posterior of the utilities at some objects: ``mean`` and ``sd``, each (n, d)."""
+    """Posterior of the utilities at some objects.
+
+    Choices do not say where a utility is zero: values are contrasts to the mean of the objects that were shown.
+
+    Attributes
+    ----------
+    mean, sd : ndarray (n, d)
+    lower, upper : ndarray (n, d)
+        Ends of the 95% interval; None where a model has none.
+    """
 
     mean: np.ndarray
     sd: np.ndarray
+    lower: np.ndarray | None = None
+    upper: np.ndarray | None = None
 
 
 class Fitted(NamedTuple):

@@ -17,7 +17,6 @@ _TARGET = 0.8
 _N_DRAWS = 512  # of Gaussian posteriors
 _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
 SAMPLED = "NUTS over utilities and hyperparameters"
-PLUG_IN = "Gaussian utilities at the most probable hyperparameters: intervals are too narrow"
 
 
 def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:

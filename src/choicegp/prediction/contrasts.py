@@ -1,0 +1,81 @@
+"""Utilities as users see them: contrasts to the mean of the shown objects, with intervals.
+
+Choices compare objects, so that they do not say where a utility is zero.  Most of the posterior's variance at a single
+object is that common level (17.5 where differences between objects have 3.6, on one of the paper's examples): it says
+nothing about the object, and no choice depends on it.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.compute.programs import program
+from choicegp.fitting.record import Utilities
+from choicegp.inference.posterior import Draws, Posterior
+from choicegp.model.prior import Objects
+
+_CHUNK = 512  # objects at a time
+_MOST_REFERENCES = 512
+_NORMAL = 1.959964  # half the width of a 95% interval, in standard deviations
+
+
+def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utilities:
+    """Return means, standard deviations and 95% intervals of u(x) - mean of u over the shown objects, each (n, d)."""
+    if posterior.draws is None:
+        some = np.linspace(0, len(shown.X) - 1, min(len(shown.X), _MOST_REFERENCES)).astype(int)
+        reference = Objects(shown.X[some], shown.codes[some])
+    parts = []
+    for start in range(0, len(objects.X), _CHUNK):
+        # One shape, hence one program, for many objects as for few.
+        n = min(_CHUNK, len(objects.X) - start)
+        rows = start + np.minimum(np.arange(min(_CHUNK, 1 << (n - 1).bit_length())), n - 1)
+        part = Objects(objects.X[rows], objects.codes[rows])
+        if posterior.draws is None:
+            mean, variance = (np.asarray(value).T for value in _gaussian(posterior, part, reference))
+            sd = np.sqrt(variance)
+            found = mean, sd, mean - _NORMAL * sd, mean + _NORMAL * sd
+        else:
+            found = _summed_up(*map(np.asarray, _of_draws(posterior.draws, posterior.objects, part)))
+        parts.append([value[:n] for value in found])
+    empty = np.zeros((0, posterior.n_utilities))
+    return Utilities(*(np.concatenate(values) for values in zip([empty] * 4, *parts, strict=True)))
+
+
+@program
+def _gaussian(posterior: Posterior, objects: Objects, reference: Objects) -> tuple[Array, Array]:
+    prior, gain = posterior.prior, posterior.gain
+    cross = prior.covariance(posterior.objects, objects)
+    level = jnp.mean(prior.covariance(posterior.objects, reference), axis=2)
+    mean = jnp.einsum("dtn,dt->dn", cross, posterior.dual) - jnp.einsum("dt,dt->d", level, posterior.dual)[:, None]
+    own = prior.variance(objects) - jnp.einsum("dtn,dtn->dn", cross, gain @ cross)
+    through = (gain @ level[..., None])[..., 0]
+    beside = jnp.mean(prior.covariance(objects, reference), axis=2) - jnp.einsum("dtn,dt->dn", cross, through)
+    of_level = jnp.mean(prior.covariance(reference, reference), axis=(1, 2)) - jnp.einsum("dt,dt->d", level, through)
+    return mean, jnp.maximum(own - 2.0 * beside + of_level[:, None], 0.0)
+
+
+@program
+def _of_draws(draws: Draws, shown: Objects, objects: Objects) -> tuple[Array, Array]:
+    """Return what each draw says, (H, S, d, n), and the variance that is left at each setting, (H, d, n)."""
+
+    def of_setting(draws: Draws) -> tuple[Array, Array]:
+        prior = draws.prior
+        cross = prior.covariance(shown, objects)
+        # The draws say what the utilities of the shown objects are, and so where their mean is.
+        level = jnp.mean(prior.covariance(shown, shown), axis=2)
+        drawn = jnp.einsum("ptn,spt->spn", cross - level[..., None], draws.dual)
+        left = prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, draws.inverse @ cross)
+        return jax.vmap(prior.total)(drawn), prior.total(jnp.maximum(left, 0.0))
+
+    return jax.lax.map(of_setting, draws)
+
+
+def _summed_up(drawn: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return mean, standard deviation and the ends of the 95% interval, each (n, d)."""
+    h, s, d, n = drawn.shape
+    mean = drawn.mean(axis=(0, 1))
+    sd = np.sqrt(drawn.var(axis=(0, 1)) + left.mean(axis=0))
+    noise = np.random.default_rng(0).normal(size=(h, s, 1, 1)) * np.sqrt(left)[:, None]
+    low, high = np.quantile((drawn + noise).reshape(h * s, d, n), [0.025, 0.975], axis=0)
+    return mean.T, sd.T, low.T, high.T
