@@ -54,8 +54,9 @@ class ChoiceGP(UtilityGP):
         sampled (up to 600 utilities of shown objects), or the Gaussian posterior is mixed over settings of the
         hyperparameters (beyond); ``intervals_`` says which.  "none", for speed: intervals at the most probable
         hyperparameters, which are too narrow.
-    object_effects : bool
-        Whether each object id has, beside its features, an effect of its own.
+    object_effects : bool or "auto"
+        Whether each object id has, beside its features, an effect of its own; "auto", with dense inference: unless the
+        evidence is clearly against it.
     lapse : float or "learn"
         Probability that an answer is a random subset.
     standardize : bool
@@ -134,7 +135,7 @@ class ChoiceGP(UtilityGP):
         kernel: str | Kernel = "auto",
         shared_part: bool = True,
         intervals: str = "auto",
-        object_effects: bool = False,
+        object_effects: bool | str = "auto",
         lapse: float | str = 0.0,
         standardize: bool = True,
         hyperpriors: HyperPriors | None = HyperPriors(),  # noqa: B008 - immutable

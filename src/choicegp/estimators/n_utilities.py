@@ -10,7 +10,7 @@ from choicegp.compute.threads import n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
-from choicegp.fitting.fit import add_intervals
+from choicegp.fitting.fit import add_intervals, completed
 from choicegp.fitting.options import MORE_STARTS, FitOptions
 from choicegp.selection.n_utilities import SelectionResult, choose_number
 from choicegp.selection.search import Search
@@ -103,8 +103,10 @@ def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
     model.selection_ = selection
     fitted = selection.model.fitted_
     asked = FitOptions.validated(model.get_params(deep=False) | {"n_utilities": fitted.n_utilities}).decided(data)
-    if asked.intervals:
-        with computing(model.device):
+    with computing(model.device):
+        if asked.object_effects is None:
+            fitted = completed(fitted, asked)
+        elif asked.intervals:
             fitted = add_intervals(fitted, asked)
     return model._keep(fitted)
 
@@ -122,6 +124,9 @@ def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], Fi
         )
     # Leave-one-out needs a site for every set.  Bars of parallel fits would overwrite each other.
     fixed: dict[str, Any] = {"progress": False}
+    if checked.object_effects is None:
+        # Numbers are compared without: a model of each number would decide for itself.
+        fixed["object_effects"] = False
     if checked.inference == "auto":
         fixed["inference"] = "dense"
     if checked.n_restarts is None and n_shown <= _FEW_OBJECTS:

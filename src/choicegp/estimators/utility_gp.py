@@ -37,7 +37,7 @@ class UtilityGP(Estimator):
 
     _predictor: "ClassVar[Callable[..., ChoicePredictor | BestObjectPredictor]]"
     kernel: str | Kernel
-    object_effects: bool
+    object_effects: bool | str
     hyperpriors: HyperPriors | None
     learn_hyperparameters: bool
     n_restarts: int | None

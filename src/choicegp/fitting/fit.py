@@ -26,6 +26,7 @@ from choicegp.model.prior import Objects, UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
 _FIRST_EFFECT = 0.3
+_AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
 _INDUCING = {True: 256, False: 1024}  # on a CPU, on an accelerator
 _BATCH = {True: 256, False: 512}
 _SAMPLE = 10_000  # objects among which inducing points are chosen
@@ -38,15 +39,47 @@ def fit_posterior(
 ) -> Fitted:  # fmt: skip
     """Fit the model; the caller sets precision and device.
 
-    ``warm`` is an earlier fit to start from,
+    Where the options leave it open, the fit decides whether objects have effects of their own.  ``warm`` is an earlier
+    fit to start from,
     ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from;
     ``checkpoint`` makes what keeps the state of a sparse fit, given a text that says to which fit it belongs.
     """
     if not data.has_choices:
         raise ChoiceGPError("fit needs data with choices: these have none")
-    clock = Clock(options.max_seconds)
     options = options.decided(data)
-    _check_warm(options, warm)
+    if warm is not None:
+        options = options.as_in(warm.has_effects)
+        _check_warm(options, warm)
+    if options.object_effects is None:
+        plain = _fit(data, options.plain, warm, neighbour, checkpoint)
+        return completed(plain, options)
+    return _fit(data, options, warm, neighbour, checkpoint)
+
+
+def completed(plain: Fitted, options: FitOptions) -> Fitted:
+    """Add to a fit without object effects and intervals what the options leave open or ask for.
+
+    Features never say everything about an object: it has an effect of its own unless the evidence is clearly against it.
+    """
+    if not plain.posterior.has_sites or plain.posterior.is_sparse:
+        return plain
+    effects = _fit(plain.data, options.as_in(True)._replace(intervals=False, method=options.dense), plain)
+    chosen = effects if effects.elbo > plain.elbo - _AGAINST_EFFECTS else plain
+    seconds = plain.result.seconds + effects.result.seconds
+    if not isinstance(options.method, Dense):
+        found = _fit(plain.data, options.as_in(chosen.has_effects), chosen)
+    else:
+        found = add_intervals(chosen, options) if options.intervals else chosen
+        seconds -= chosen.result.seconds
+    return found._replace(result=found.result._replace(seconds=seconds + found.result.seconds))
+
+
+def _fit(
+    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None = None,
+    neighbour: Posterior | None = None, checkpoint: Callable[[str], Keeper] | None = None,
+) -> Fitted:  # fmt: skip
+    """Fit the model, with object effects or without."""
+    clock = Clock(options.max_seconds)
     centre, scale = scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
     if isinstance(options.method, Sparse) or isinstance(data, ChoiceFolder):
         codes: dict[Any, int] = {}
@@ -57,7 +90,7 @@ def fit_posterior(
         if checkpoint is not None:
             raise ChoiceGPError(f"checkpoint= works with inference='sparse'; this fit is {options.inference!r}")
         codes = {} if warm is None else dict(warm.codes)
-        problem = posed(data, centre, scale, codes, effects=options.object_effects, errors=options.errors)
+        problem = posed(data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors)
         found, words = _fit_at_objects(problem, options, clock, warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
     if options.drawn_seed:
@@ -70,9 +103,7 @@ def fit_posterior(
     return Fitted(found.posterior, found.elbo, result, centre, scale, codes, options.errors, kept)
 
 
-def _check_warm(options: FitOptions, warm: Fitted | None) -> None:
-    if warm is None:
-        return
+def _check_warm(options: FitOptions, warm: Fitted) -> None:
     if not options.method.begins_dense:
         raise ChoiceGPError("init= works with inference='dense' or 'mcmc' only")
     if warm.n_utilities != options.n_utilities:
@@ -96,6 +127,8 @@ def _fit_at_objects(
         )
     method, n = options.method, len(problem.valid)
     prior = _first_prior(options, problem.objects.X.shape[1]) if warm is None else warm.posterior.prior
+    if options.object_effects and prior.log_effect_variance is None:
+        prior = UtilityPrior(prior.kernels, np.full(prior.n_parts, np.log(_FIRST_EFFECT)), prior.shared)
     points = score_points(problem, options.n_utilities, options.random_state)
     learning = Learning(
         options.hyperpriors_for(problem.objects.X.shape[1]), options.learn_lapse, options.learn_hyperparameters

@@ -237,7 +237,7 @@ class FitOptions(NamedTuple):
     any_kernel: bool
     shared_part: bool
     intervals: bool
-    object_effects: bool
+    object_effects: bool | None  # None: the fit decides
     lapse: float
     learn_lapse: bool
     standardize: bool
@@ -275,7 +275,7 @@ class FitOptions(NamedTuple):
             any_kernel=any_kernel,
             shared_part=flag_option("shared_part", params.get("shared_part", False)),
             intervals=_intervals_option(params.get("intervals", "none")),
-            object_effects=flag_option("object_effects", params["object_effects"]),
+            object_effects=_effects_option(params["object_effects"]),
             lapse=rate,
             learn_lapse=learn,
             standardize=flag_option("standardize", params["standardize"]),
@@ -309,10 +309,29 @@ class FitOptions(NamedTuple):
                 "or fit a sample of the sets (folder.sample)"
             )
         if isinstance(method, Auto):
-            few = isinstance(data, ChoiceData) and (self.object_effects or _n_different(data) <= AUTO_DENSE)
+            few = isinstance(data, ChoiceData) and (bool(self.object_effects) or _n_different(data) <= AUTO_DENSE)
             method = method.decided(few)
-            return self._replace(method=method, intervals=self.intervals and few)
-        return self._replace(method=method, intervals=False)
+            self = self._replace(intervals=self.intervals and few)
+        else:
+            self = self._replace(intervals=False)
+        effects = self.object_effects
+        if effects is None and not (method.begins_dense and self.learn_hyperparameters):
+            effects = False
+        return self._replace(method=method, object_effects=effects)
+
+    def as_in(self, has_effects: bool) -> "FitOptions":
+        """Return the options with object effects as in another fit, where they are left open."""
+        return self._replace(object_effects=has_effects if self.object_effects is None else self.object_effects)
+
+    @property
+    def dense(self) -> "Method":
+        """The dense inference with which this one begins."""
+        return self.method if isinstance(self.method, Dense) else Dense()
+
+    @property
+    def plain(self) -> "FitOptions":
+        """The options of a first fit: dense, without object effects and intervals."""
+        return self._replace(object_effects=False, intervals=False, method=self.dense)
 
     def hyperpriors_for(self, n_features: int) -> HyperPriors | None:
         """Return the hyperpriors for that number of features."""
@@ -363,6 +382,14 @@ def method_option(params: dict[str, Any]) -> Method:
                 f"{name} belongs to inference='sparse': leave it at {'False' if given[name] is True else None}"
             )
     return replace(method, **given)
+
+
+def _effects_option(value: Any) -> bool | None:
+    if isinstance(value, str):
+        if value != "auto":
+            raise ChoiceGPError(f"object_effects must be True, False or 'auto'; got {value!r}")
+        return None
+    return flag_option("object_effects", value)
 
 
 def _intervals_option(value: Any) -> bool:

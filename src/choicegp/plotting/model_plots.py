@@ -69,11 +69,13 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
     grid = _along(column, table[name])
     others = {other: [_typical(values)] * len(grid) for other, values in table.items()}
     # Encoded, because the rows of a table would be taken for objects with ids.
-    mean, sd = model.utilities(model.encoding_.encode(pd.DataFrame(others | {name: list(grid)})))
+    found = model.utilities(model.encoding_.encode(pd.DataFrame(others | {name: list(grid)})))
+    mean, margin = found.mean, _Z95 * found.sd
+    low = mean - margin if found.lower is None else found.lower
+    high = mean + margin if found.upper is None else found.upper
     ax = ax or new_axes(7.0, 4.0)
-    low, high = mean - _Z95 * sd, mean + _Z95 * sd
     draw_effect(ax, FeatureEffect(name, column.kind, grid, mean, low, high, table[name].to_numpy()))
-    ax.set_ylabel("utility")
+    ax.set_ylabel("utility, relative to the shown objects' mean")
     rest = "\n(other features at their median or most common value)" if len(others) > 1 else ""
     ax.set_title(f"Utilities, with 95% intervals{rest}", fontsize=11)
     ax.legend(handles=utility_keys(mean.shape[1], {column.kind}), **BESIDE)
@@ -156,7 +158,7 @@ def plot_objects(
     """
     _check_fitted(model)
     objects, ids = _objects_to_draw(model, X, data)
-    mean, sd = model.utilities(objects)
+    mean, sd = model.utilities(objects)[:2]
     if model.n_utilities_ == 1:
         best = np.argsort(-mean[:, 0], kind="stable")[:_MOST_RANKED]
         ax = ax or new_axes(7.0, 1.4 + 0.2 * len(best))

@@ -34,7 +34,7 @@ def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utiliti
         if posterior.draws is None:
             mean, variance = (np.asarray(value).T for value in _gaussian(posterior, part, reference))
             sd = np.sqrt(variance)
-            found = mean, sd, mean - _NORMAL * sd, mean + _NORMAL * sd
+            found: tuple[np.ndarray, ...] = mean, sd, mean - _NORMAL * sd, mean + _NORMAL * sd
         else:
             found = _summed_up(*map(np.asarray, _of_draws(posterior.draws, posterior.objects, part)))
         parts.append([value[:n] for value in found])
