@@ -23,7 +23,7 @@ before = mine(jnp.ones(2))
 from choicegp import ChoiceData, ChoiceGP
 X = np.arange(6.0)[:, None]
 data = ChoiceData.from_pairs(X, [[i, j] for i in range(6) for j in range(i)])
-model = ChoiceGP(n_utilities=1, n_restarts=1, max_iter=30).fit(data)
+model = ChoiceGP(n_utilities=1, intervals='none', object_effects=False, n_restarts=1, max_iter=30).fit(data)
 after = mine(jnp.ones(2))
 assert before.dtype == after.dtype == jnp.zeros(1).dtype == np.float32, "the user's own numbers stay as they were"
 assert model.posterior_.mean.dtype == model.utilities(X).mean.dtype == np.float64

@@ -17,7 +17,16 @@ def quick() -> Callable[..., ChoiceGP]:
     """Return a maker of models that take few steps."""
 
     def make(**options: object) -> ChoiceGP:
-        return ChoiceGP(**{"n_restarts": 1, "max_iter": 30, "progress": False, **options})  # type: ignore[arg-type]
+        return ChoiceGP(
+            **{
+                "intervals": "none",
+                "object_effects": False,
+                "n_restarts": 1,
+                "max_iter": 30,
+                "progress": False,
+                **options,
+            }
+        )  # type: ignore[arg-type]
 
     return make
 

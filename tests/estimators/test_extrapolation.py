@@ -20,7 +20,7 @@ from choicegp import (
 
 N_FAR = "2 of 6 objects lie outside what was shown in training: price 50 (shown 0 to 9, 2 objects)"
 ESTIMATORS = {
-    "ChoiceGP": ChoiceGP(1, n_restarts=1, max_iter=10, progress=False),
+    "ChoiceGP": ChoiceGP(1, intervals="none", n_restarts=1, max_iter=10, progress=False),
     "BatchPreferenceGP": BatchPreferenceGP(n_restarts=1, max_iter=10, progress=False),
     "PreferenceGP": PreferenceGP(n_restarts=1, max_iter=5, progress=False),
     "ParetoEmbedding": ParetoEmbedding(1, max_epochs=5, progress=False),
@@ -101,7 +101,7 @@ def test_of_sets_only_shown_objects_count(fitted):
 
 def test_objects_of_the_training_table_that_were_not_shown_count_as_new(train):
     data = ChoiceData.from_sets(table([*range(10), 50, 51]), train.shown, train.chosen)
-    model = ChoiceGP(1, n_restarts=1, max_iter=5, progress=False).fit(data)
+    model = ChoiceGP(1, intervals="none", n_restarts=1, max_iter=5, progress=False).fit(data)
     (found,) = warned(model.utilities, data)
     assert str(found.message).startswith("2 of 12 objects")
     assert warned(model.predict, data) == []
@@ -137,7 +137,7 @@ def test_what_holds_sets_out_is_silent(call):
     """One fold holds out the only set that shows the upper end of the range, and so does the search."""
     data = pairs(table([0, 1, 2, 3, 4, 5, 6, 100]))
     seed = next(k for k in range(99) if 7 in data.split(0.2, random_state=k)[1].flat_shown)
-    quick = {"n_restarts": 1, "max_iter": 3, "progress": False}
+    quick = {"intervals": "none", "n_restarts": 1, "max_iter": 3, "progress": False}
     calls = {
         "cross-validation": lambda: cross_val_score(ChoiceGP(1, **quick), data, cv=3),
         "selection": lambda: select_n_utilities(data, 2, folds=3, contenders="all", n_jobs=1, **quick),

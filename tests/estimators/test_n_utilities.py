@@ -18,7 +18,7 @@ from choicegp.selection.compare import HeldOut
 from choicegp.selection.loo import CavityDiagnostics, loo_result
 from choicegp.selection.search import Candidate, Search
 
-QUICK = {"n_restarts": 1, "max_iter": 60, "progress": False}
+QUICK = {"intervals": "none", "object_effects": False, "n_restarts": 1, "max_iter": 60, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +61,18 @@ def test_it_prints_its_table_and_its_reason(found):
 
 
 def test_without_a_seed_one_is_drawn(half):
-    found = select_n_utilities(half, max_utilities=1, random_state=None, n_restarts=1, max_iter=5, progress=False)
+    found = select_n_utilities(
+        half, max_utilities=1, random_state=None, intervals="none", n_restarts=1, max_iter=5, progress=False
+    )
     assert isinstance(found.model.random_state, int)
     assert f"random_state={found.model.random_state} repeats this fit" in found.model.fit_result_.notes[-1]
 
 
 def test_a_seed_drawn_for_auto_is_reported_and_repeats_the_fit(half):
-    model = ChoiceGP("auto", random_state=None, n_restarts=1, max_iter=5, progress=False).fit(half)
+    model = ChoiceGP("auto", random_state=None, intervals="none", n_restarts=1, max_iter=5, progress=False).fit(half)
     assert model.random_state is None
     seed = int(re.search(r"random_state=(\d+) repeats this fit", model.fit_result_.notes[-1])[1])
-    again = ChoiceGP("auto", random_state=seed, n_restarts=1, max_iter=5, progress=False).fit(half)
+    again = ChoiceGP("auto", random_state=seed, intervals="none", n_restarts=1, max_iter=5, progress=False).fit(half)
     assert again.elbo_ == model.elbo_
     assert not any("seed" in note for note in again.fit_result_.notes)
 
@@ -167,7 +169,7 @@ def test_the_number_agrees_with_cross_validation(sincos, found):
 def test_utilities_that_order_all_objects_in_the_same_way_are_reported_as_one():
     """The paper's appendix: two utilities fitted to choices by one."""
     data = datasets.counterexample(n_objects=40, n_pairs=160).data
-    model = ChoiceGP(2, n_restarts=1, max_iter=90, progress=False).fit(data)
+    model = ChoiceGP(2, intervals="none", n_restarts=1, max_iter=90, progress=False).fit(data)
     assert "utilities 1 and 2 order all objects in the same way: they count as one" in model.fit_result_.notes
     assert not any("in the same way" in note for note in ChoiceGP(1, **QUICK).fit(data).fit_result_.notes)
 

@@ -34,7 +34,17 @@ def choices(draw: st.DrawFn) -> ChoiceData:
 
 
 def quick(**options: object) -> ChoiceGP:
-    return ChoiceGP(**{"n_utilities": 2, "n_restarts": 1, "max_iter": 60, "progress": False, **options})  # type: ignore[arg-type]
+    return ChoiceGP(
+        **{
+            "n_utilities": 2,
+            "intervals": "none",
+            "object_effects": False,
+            "n_restarts": 1,
+            "max_iter": 60,
+            "progress": False,
+            **options,
+        }
+    )  # type: ignore[arg-type]
 
 
 def check_finite_answers(data: ChoiceData) -> None:

@@ -31,7 +31,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def dense(data):
-    return ChoiceGP(1, **OPTIONS).fit(data)
+    return ChoiceGP(1, intervals="none", **OPTIONS).fit(data)
 
 
 @pytest.fixture(scope="module")

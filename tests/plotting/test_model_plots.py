@@ -259,7 +259,7 @@ def test_a_real_model_can_be_drawn():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12, 2))
     data = ChoiceData.from_utilities(X, X, [rng.permutation(12)[:3] for _ in range(12)])
-    fitted = ChoiceGP(2, n_restarts=1, max_iter=30, progress=False).fit(data)
+    fitted = ChoiceGP(2, intervals="none", n_restarts=1, max_iter=30, progress=False).fit(data)
     for ax in every_plot(fitted):
         assert ax.has_data()
     points, _ = line(plots.plot_utilities(fitted, "x0"), "utility 1")

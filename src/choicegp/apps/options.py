@@ -149,7 +149,13 @@ class TableOptions:
 
 
 _KERNEL = Option("--kernel", metavar="NAME", help="Kernel: auto, rbf, matern52, linear, additive ...")
-_OBJECT_EFFECTS = _flag("--object-effects", "Give each object an effect of its own, beside its features.")
+_OBJECT_EFFECTS = Option(
+    "--object-effects/--no-object-effects", show_default=False,
+    help="Give each object an effect of its own, beside its features, or none. By default the evidence decides.",
+)  # fmt: skip
+_INTERVALS = Option(
+    "--intervals", metavar="auto|none", help="auto: intervals that hold; none: a quicker fit, whose are too narrow."
+)
 _LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
 _RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")
 
@@ -165,7 +171,8 @@ class ModelOptions:
     """
 
     kernel: Annotated[str, _KERNEL] = "auto"
-    object_effects: Annotated[bool, _OBJECT_EFFECTS] = False
+    intervals: Annotated[str, _INTERVALS] = "auto"
+    object_effects: Annotated[bool | None, _OBJECT_EFFECTS] = None
     lapse: Annotated[str, _LAPSE] = "0"
     n_restarts: Annotated[int | None, _RESTARTS] = None
     random_state: Seed = 0
@@ -176,7 +183,8 @@ class ModelOptions:
             rate = self.lapse if self.lapse == "learn" else float(self.lapse)
         except ValueError:
             raise ChoiceGPError(f"--lapse takes a number or the word learn, not {self.lapse!r}") from None
-        return vars(self) | {"lapse": rate}
+        effects = "auto" if self.object_effects is None else self.object_effects
+        return vars(self) | {"lapse": rate, "object_effects": effects}
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -59,12 +59,16 @@ def fit_posterior(
 def completed(plain: Fitted, options: FitOptions) -> Fitted:
     """Add to a fit without object effects and intervals what the options leave open or ask for.
 
-    Features never say everything about an object: it has an effect of its own unless the evidence is clearly against it.
+    Features never say everything about an object: it has an effect of its own unless the evidence is clearly against.
     """
     if not plain.posterior.has_sites or plain.posterior.is_sparse:
         return plain
+    options = _for_the_rest(options, plain)
+    if options.max_seconds == 0.0:
+        return plain
     effects = _fit(plain.data, options.as_in(True)._replace(intervals=False, method=options.dense), plain)
     chosen = effects if effects.elbo > plain.elbo - _AGAINST_EFFECTS else plain
+    options = _for_the_rest(options, effects)
     seconds = plain.result.seconds + effects.result.seconds
     if not isinstance(options.method, Dense):
         found = _fit(plain.data, options.as_in(chosen.has_effects), chosen)
@@ -72,6 +76,13 @@ def completed(plain: Fitted, options: FitOptions) -> Fitted:
         found = add_intervals(chosen, options) if options.intervals else chosen
         seconds -= chosen.result.seconds
     return found._replace(result=found.result._replace(seconds=seconds + found.result.seconds))
+
+
+def _for_the_rest(options: FitOptions, fitted: Fitted) -> FitOptions:
+    """Return the options with the time that a fit has left over."""
+    if options.max_seconds is None:
+        return options
+    return options._replace(max_seconds=max(0.0, options.max_seconds - fitted.result.seconds))
 
 
 def _fit(
@@ -145,7 +156,7 @@ def _fit_at_objects(
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
             before = infer(DenseInference(first, place, grown))
         if before is not None and isinstance(method, Dense):
-            return _with_intervals(task, before) if options.intervals else (before, PLUG_IN)
+            return _with_intervals(task, before) if options.intervals and not clock.is_up else (before, PLUG_IN)
         found = infer(method.inference(task, before))
         return found, PLUG_IN if before is None else f"draws: {found.message}"
 
@@ -159,6 +170,8 @@ def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
 
 def add_intervals(fitted: Fitted, options: FitOptions) -> Fitted:
     """Give a dense fit without intervals those that the options ask for; the caller sets precision and device."""
+    if options.max_seconds == 0.0:
+        return fitted
     clock, problem, posterior = Clock(options.max_seconds), fitted.training_problem(), fitted.posterior
     hyperpriors, n = options.hyperpriors_for(problem.objects.X.shape[1]), len(problem.valid)
     found = Inferred(
