@@ -181,6 +181,7 @@ def _step(
     if learning.hyperpriors is not None:
         objective += log_density(state.prior, learning.hyperpriors)
     if learning.learn_lapse:
+        assert state.lapse is not None
         objective += (LAPSE_PRIOR[0] - 1.0) * jnp.log(state.lapse) + (LAPSE_PRIOR[1] - 1.0) * jnp.log1p(-state.lapse)
     residual = jnp.linalg.norm(forces - moments.dual[-len(forces) :]) / (1e-12 + jnp.linalg.norm(forces))
     # Near the fixed point the bound on few points wavers by their integration error: that is no drop.

@@ -216,10 +216,10 @@ def _aligned(prior: UtilityPrior, kept: Kept, posterior: Posterior) -> tuple[Uti
 
 
 def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
-    """Return how many moves of hyperparameters a step has: every one about twice, unless a move is costly."""
+    """Return how many moves of hyperparameters a step has: every one moves about once, unless a move is costly."""
     if n_learned == 0:
         return 0
-    wanted = -(-2 * n_learned // _TOGETHER)
+    wanted = -(-n_learned // _TOGETHER)
     return int(np.clip(_MOVES / (12.0 * n_parts * n_objects**3 + 1e6), 1, wanted))
 
 
