@@ -212,7 +212,8 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
 
 def _unpack(arrays: Arrays, page: Page) -> Fitted:
     kernel, effects = _rebuilt(page["kernel"], numbered(arrays, "kernel")), arrays.get("log_effect_variance")
-    prior, objects = UtilityPrior(kernel, effects, page.get("shared", False)), Objects(arrays["X"], arrays["codes"])
+    shared = page["version"] >= 4 and page["shared"]
+    prior, objects = UtilityPrior(kernel, effects, shared), Objects(arrays["X"], arrays["codes"])
     draws, gain = None, arrays["gain"]
     if "draws_inverse" in arrays:
         # Versions before 4: all draws have the same hyperparameters, and no sites are known.
