@@ -10,6 +10,7 @@ from choicegp import ChoiceData, ChoiceGPError, HyperPriors
 from choicegp.fitting import fit as fitting
 from choicegp.fitting.options import FitOptions
 from choicegp.kernels import RBF, Additive, Linear, Matern12, Matern32, Matern52, Periodic, Sum
+from choicegp.model.prior import log_density
 
 
 def finite(model, data) -> bool:
@@ -48,7 +49,7 @@ WRONG = [
     ({"kernel": RBF}, "unknown kernel <class"),
     ({"kernel": RBF([1.0, 1.0, 1.0])}, "the kernel has 3 values of lengthscale, the data have 2 features"),
     ({"object_effects": 1}, "object_effects must be True or False; got 1"),
-    ({"object_effects": "yes"}, "object_effects must be True or False"),
+    ({"object_effects": "yes"}, "object_effects must be True, False or 'auto'; got 'yes'"),
     ({"standardize": None}, "standardize must be True or False"),
     ({"lapse": 1}, "lapse must be below 1"),
     ({"lapse": -0.1}, "lapse must be a number between 0 and 1; got -0.1"),
@@ -150,7 +151,10 @@ def test_the_fit_tells_how_it_went(model, quick, data):
     longer = quick(max_iter=300).fit(data)
     assert longer.fit_result_.status == "converged"
     assert "nats" in longer.fit_result_.message
-    assert longer.elbo_ > model.elbo_
+    # What steps raise is the bound with the hyperpriors.
+    hyperpriors = HyperPriors().for_features(2)
+    raised = [one.elbo_ + float(log_density(one.posterior_.prior, hyperpriors)) for one in (model, longer)]
+    assert raised[1] > raised[0]
     assert longer.elbo_ == pytest.approx(longer.fit_result_.elbo_trace[-1], abs=2.0), "scored on fresh points"
 
 
@@ -247,7 +251,7 @@ def test_a_composed_kernel(composed, half):
     assert isinstance(learned, Sum)
     assert isinstance(learned.first, RBF)
     assert isinstance(learned.second, Additive)
-    assert learned.second.log_variance.shape == (2, 2), "for each utility and feature"
+    assert learned.second.log_variance.shape == (3, 2), "for each part, of which the first is shared, and feature"
     assert np.isfinite(composed.utilities(half).sd).all()
     assert composed.score(half) > 0.4
 
