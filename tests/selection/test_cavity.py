@@ -97,25 +97,25 @@ def test_refits_side_by_side_change_nothing(cases, results):
 
 def test_a_cavity_is_the_posterior_without_the_site():
     rng = np.random.default_rng(0)
-    d, m, n = 2, 3, 4
-    other = rng.normal(size=(d, m, n, n))
+    m, n = 3, 8  # sets, and differences of all utilities together
+    other = rng.normal(size=(m, n, n))
     other = other @ np.swapaxes(other, -1, -2) + np.eye(n)  # precision of all that is not the set's own site
-    half = rng.normal(size=(d, m, n, 2))
+    half = rng.normal(size=(m, n, 2))
     own = half @ np.swapaxes(half, -1, -2)
-    pull, linear = rng.normal(size=(d, m, n)), rng.normal(size=(d, m, n))
+    pull, linear = rng.normal(size=(m, n)), rng.normal(size=(m, n))
     covariance = np.linalg.inv(other + own)
-    mean = np.einsum("dmij,dmj->dmi", covariance, pull + linear)
+    mean = np.einsum("mij,mj->mi", covariance, pull + linear)
     found, leverage = _cavities(_Differences(mean, np.linalg.cholesky(covariance)), own, linear)
     np.testing.assert_allclose(found.root @ np.swapaxes(found.root, -1, -2), np.linalg.inv(other), atol=1e-9)
-    np.testing.assert_allclose(found.mean, np.einsum("dmij,dmj->dmi", np.linalg.inv(other), pull), atol=1e-9)
-    shares = np.linalg.eigvals(covariance @ own).real.max(axis=(0, 2))
+    np.testing.assert_allclose(found.mean, np.einsum("mij,mj->mi", np.linalg.inv(other), pull), atol=1e-9)
+    shares = np.linalg.eigvals(covariance @ own).real.max(axis=1)
     np.testing.assert_allclose(leverage, shares)
 
 
 def test_a_certain_site_leaves_numbers():
     """Rounding may bring an eigenvalue of S P to 1 and above: still no infinity, no NaN."""
-    found, leverage = _cavities(_Differences(np.zeros((1, 1, 1)), np.ones((1, 1, 1, 1))), np.full((1, 1, 1, 1), 2.0),
-                                np.zeros((1, 1, 1)))  # fmt: skip
+    found, leverage = _cavities(_Differences(np.zeros((1, 1)), np.ones((1, 1, 1))), np.full((1, 1, 1), 2.0),
+                                np.zeros((1, 1)))  # fmt: skip
     assert np.isfinite(found.root).all()
     assert leverage[0] <= 1.0
 
@@ -124,8 +124,8 @@ def test_marginals_of_equal_objects_are_degenerate_not_nan():
     covariance = np.array([[[1.0, 1.0], [1.0, 1.0]]])
     posterior = Settled((), np.array([[0.5, 0.5]]), covariance, 0.0, 1.0, 0.0)
     own = _own_marginals(posterior, np.array([[0], [1]]))
-    assert own.mean.tolist() == [[[0.0]]]
-    assert own.root.tolist() == [[[[0.0]]]]
+    assert own.mean.tolist() == [[0.0]]
+    assert own.root.tolist() == [[[0.0]]]
 
 
 def test_the_posterior_that_is_left_out_from_is_settled(cases):
