@@ -93,7 +93,8 @@ def fit(
 ) -> None:
     """Learn utilities from choices and save the model.
 
-    The choices are in a table, or in a folder of tables.
+    The choices are in a table, or in a folder of tables. One line of the output says what made the intervals; with
+    --intervals none, or with another inference than auto and mcmc, they are too narrow.
     """
     from choicegp.errors import ChoiceGPError
     from choicegp.files import check_place
