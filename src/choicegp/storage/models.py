@@ -42,6 +42,7 @@ _KERNELS: dict[str, Any] = {
     name: kind for name, kind in vars(kernels).items() if isinstance(kind, type) and issubclass(kind, Kernel)
 }
 _BEST_OBJECT = "choicegp-BatchPreferenceGP"
+_DRAWS_AT_THE_BEST = "draws at the most probable hyperparameters: intervals are too narrow"  # of version 2
 Arrays = dict[str, Any]
 Page = dict[str, Any]
 
@@ -218,10 +219,13 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
         one = jax.tree.map(lambda leaf: leaf[None], prior)
         draws, gain = Draws(one, arrays["draws_dual"][None], arrays["draws_inverse"][None]), gain[:, :0, :0]
     elif "draws_dual" in arrays:
-        leaves = list(numbered(arrays, "draws_prior"))
-        draws = draws_of(jax.tree.unflatten(jax.tree.structure(prior), leaves), objects, arrays["draws_dual"])
+        leaves, like = jax.tree.flatten(prior)
+        settings = jax.tree.unflatten(like, numbered(arrays, "draws_prior", len(leaves)))
+        draws = draws_of(settings, objects, arrays["draws_dual"])
     posterior = Posterior(prior, objects, arrays["mean"], arrays["dual"], gain, arrays.get("lapse"), draws)
     result = _unpacked_result(page["fit"], arrays["elbo_trace"])
+    if draws is not None and not result.intervals:
+        result = result._replace(intervals=_DRAWS_AT_THE_BEST)
     codes = {value: number for number, value in enumerate(page["known_ids"])}
     errors = ERROR_MODELS[page["errors"]] if page["format"] == _BEST_OBJECT else DISCERNIBILITY
     data = _unpacked_data(arrays, page, FeatureEncoding.from_json(page["encoding"]))
