@@ -60,7 +60,7 @@ def test_the_quick_version_is_smaller():
 
 def test_a_posterior_is_scored_and_aligned_with_the_truth(monkeypatch):
     monkeypatch.setattr(
-        sincos, "ChoiceGP", partial(ChoiceGP, intervals="none", object_effects=False, n_restarts=1, max_iter=60)
+        sincos, "ChoiceGP", partial(ChoiceGP, intervals="none", object_effects=False, n_restarts=1, max_iter=20)
     )
     settings = {"kind": "posterior", "n_sets": 40, "set_size": 3, "n_objects": 24, "n_test": 40, "seed": 0}
     values = sincos.run(settings, None)
