@@ -132,7 +132,7 @@ def select(
     """Find the number of utilities.
 
     Models with one utility, two, and so on are compared by leave-one-out cross-validation: each set is predicted from
-    the others.
+    the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both.
     """
     from pathlib import Path
 
@@ -149,6 +149,8 @@ def select(
     terminal.say(selection_in_words(found))
     if output is not None:
         found.model.save(output)
+        better = f"For better ones run choicegp fit with -d {found.n_utilities}"
+        terminal.say(f"Intervals: {found.model.intervals_}. {better}.")
         terminal.say(f"The model is in {output}.")
     if picture is not None:
         from choicegp.plotting.files import save_figure
