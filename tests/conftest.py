@@ -63,6 +63,17 @@ def data_folder() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def short_chains() -> Generator[None]:
+    """Let default fits make their intervals from a few draws: the same code runs, and nothing has converged."""
+    from choicegp.inference import intervals
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("N_SAMPLED", "N_WARM_UP"):
+            patch.setattr(intervals, name, intervals.BLOCK)
+        yield
+
+
 @pytest.fixture
 def toy(tmp_path, monkeypatch) -> Path:
     """Register the experiment "toy", and return the folder of notes by which it is watched and told what to do."""

@@ -12,7 +12,8 @@ from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import check_training_data
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import fit_posterior
-from choicegp.fitting.options import FitOptions, Method
+from choicegp.fitting.methods import Method
+from choicegp.fitting.options import FitOptions
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors
 from choicegp.prediction.choices import ChoicePredictor
@@ -39,9 +40,9 @@ class ChoiceGP(UtilityGP):
         "dense": block sites by natural gradient, exact for up to a few thousand shown objects; "sparse": the same at
         inducing points and by mini-batches, for any number of objects and sets; "auto": "dense" for up to 1500
         different objects, else "sparse" (``fit_result_.notes`` says so); "paper": the authors' own approximation;
-        "paper-converged": the same family with a good optimiser; "mcmc": draws from the exact posterior, at
-        the hyperparameters of a "dense" fit.  A record such as ``Sparse(n_inducing=512)`` names an inference together
-        with its options; a name means its record with default values.
+        "paper-converged": the same family with a good optimiser; "mcmc": draws of utilities and
+        hyperparameters from the exact posterior, after a "dense" fit.  A record such as ``Sparse(n_inducing=512)``
+        names an inference together with its options; a name means its record with default values.
     kernel : str or Kernel
         "auto": "rbf", and with sparse inference waves in single features beside it, on learned scales of the features;
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of kernels from

@@ -22,7 +22,7 @@ import numpy as np
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.options import Method
+from choicegp.fitting.methods import Method
 from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
 from choicegp.model import kernels
