@@ -216,10 +216,10 @@ def _aligned(prior: UtilityPrior, kept: Kept, posterior: Posterior) -> tuple[Uti
 
 
 def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
-    """Return how many moves of hyperparameters a step has: every one about twice, unless a move is costly."""
+    """Return how many moves of hyperparameters a step has: every one moves about once, unless a move is costly."""
     if n_learned == 0:
         return 0
-    wanted = -(-2 * n_learned // _TOGETHER)
+    wanted = -(-n_learned // _TOGETHER)
     return int(np.clip(_MOVES / (12.0 * n_parts * n_objects**3 + 1e6), 1, wanted))
 
 
@@ -259,11 +259,11 @@ def _advance(
     def density(whitening: Whitening) -> Callable[[Array], Array]:
         return lambda w: log_posterior(w.reshape(shape), whitening, model.sites, model.problem, model.lapse)
 
-    def moved_hyper(w: Array, hyper: Array, whitening: Whitening, share: Array, key: Array) -> tuple[Any, ...]:
-        def weight(prior: UtilityPrior, whitening: Whitening, q: Array) -> Array:
+    def moved_hyper(state: Any, hyper: Array, whitening: Whitening, share: Array, key: Array) -> tuple[Any, ...]:
+        def weight(prior: UtilityPrior, of_utilities: Array, q: Array) -> Array:
             # Exact posterior over Gaussian approximation, which the proposal keeps.
             own = jnp.zeros(()) if hyperpriors is None else log_density(prior, hyperpriors)
-            return density(whitening)(w) + own + 0.5 * jnp.sum(q**2)
+            return of_utilities + own + 0.5 * jnp.sum(q**2)
 
         def move(i: Array, carry: tuple) -> tuple:
             q, whitening, now, accepted = carry
@@ -272,13 +272,13 @@ def _advance(
             fresh = jnp.sqrt(1.0 - share**2) * q + share * jax.random.normal(normals, q.shape)
             proposed = jnp.where(rank < _TOGETHER, fresh, q)
             prior, _, there = _whitened(proposed, model)
-            then = weight(prior, there, proposed)
+            then = weight(prior, density(there)(state.position), proposed)
             chance = jnp.nan_to_num(jnp.minimum(1.0, jnp.exp(then - now)))
             taken = jax.random.uniform(coin) < chance
             new = jax.tree.map(lambda a, b: jnp.where(taken, a, b), (proposed, there, then), (q, whitening, now))
             return (*new, accepted + chance)
 
-        now = weight(model.approximation.prior_at(hyper), whitening, hyper)
+        now = weight(model.approximation.prior_at(hyper), state.logdensity, hyper)
         hyper, whitening, _, accepted = jax.lax.fori_loop(0, n_moves, move, (hyper, whitening, now, jnp.zeros(())))
         return hyper, whitening, accepted / jnp.maximum(n_moves, 1)
 
@@ -292,7 +292,7 @@ def _advance(
         learned = next_steps(tuning, info.acceptance_rate)
         tuning = jax.tree.map(lambda new, old: jnp.where(adapt, new, old), learned, tuning)
         w = state.position.reshape(shape)
-        hyper, whitening, accepted = moved_hyper(w, hyper, whitening, share, theirs)
+        hyper, whitening, accepted = moved_hyper(state, hyper, whitening, share, theirs)
         change = jnp.exp(0.15 * (accepted - _TARGET_MOVES))
         share = jnp.where(adapt & (n_moves > 0), jnp.clip(share * change, 0.05, 0.99), share)
         block = SampledBlock(

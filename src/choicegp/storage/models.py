@@ -218,8 +218,9 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
         one = jax.tree.map(lambda leaf: leaf[None], prior)
         draws, gain = Draws(one, arrays["draws_dual"][None], arrays["draws_inverse"][None]), gain[:, :0, :0]
     elif "draws_dual" in arrays:
-        leaves = list(numbered(arrays, "draws_prior"))
-        draws = draws_of(jax.tree.unflatten(jax.tree.structure(prior), leaves), objects, arrays["draws_dual"])
+        structure: Any = jax.tree.structure(prior)
+        settings = jax.tree.unflatten(structure, numbered(arrays, "draws_prior", structure.num_leaves))
+        draws = draws_of(settings, objects, arrays["draws_dual"])
     posterior = Posterior(prior, objects, arrays["mean"], arrays["dual"], gain, arrays.get("lapse"), draws)
     result = _unpacked_result(page["fit"], arrays["elbo_trace"])
     codes = {value: number for number, value in enumerate(page["known_ids"])}
