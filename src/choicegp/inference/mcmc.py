@@ -231,8 +231,10 @@ def _dual_averaging(target: Any) -> tuple[Any, Any, Any]:
 
 
 def _first_tuning() -> tuple[Any, ...]:
-    leaves = jax.tree.leaves(_dual_averaging(0.0)[0](_FIRST_STEP))
-    return tuple(np.asarray(leaf, float) for leaf in leaves)
+    first = _dual_averaging(0.0)[0](_FIRST_STEP)
+    # The average of no steps would be a step of 1: that of the first one counts until there are some.
+    first = first._replace(log_step_size_avg=first.log_step_size)
+    return tuple(np.asarray(leaf, float) for leaf in jax.tree.leaves(first))
 
 
 def _whitened(hyper: Array, model: ChainModel) -> tuple[UtilityPrior, Array, Whitening]:
