@@ -185,9 +185,8 @@ class MCMCInference:
 
     def conclude(self, state: MCMCState, verdict: Verdict) -> Inferred:
         """Turn draws into a posterior: settings from all chains, evenly, each with its draws."""
-        settings = [one for of_all in state.kept for one in of_all]
-        n = min(MOST_SETTINGS, 1 << (len(settings).bit_length() - 1))
-        settings = [settings[i] for i in np.linspace(0, len(settings) - 1, n).astype(int)]
+        n = min(MOST_SETTINGS // N_CHAINS, 1 << (len(state.kept).bit_length() - 1))
+        settings = [one for i in np.linspace(0, len(state.kept) - 1, n).astype(int) for one in state.kept[i]]
         posterior = posterior_of_settings(self.before.posterior, settings)
         return self.before._replace(posterior=posterior, status=verdict.status, message=verdict.message)
 
