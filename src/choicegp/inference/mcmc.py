@@ -335,8 +335,9 @@ def judged(utilities: np.ndarray, n_divergent: int, complete: bool) -> Verdict:
     flat = np.moveaxis(utilities.reshape(n_chains, n_draws, d * t), 2, 0)
     if n_draws < _FEWEST_JUDGED:
         return Verdict("stopped", f"{n_chains * n_draws} draws are too few to see whether the chains mix: {_MORE}")
-    rhat = float(np.nanmax(array_stats.rhat(flat, chain_axis=1, draw_axis=2)))
-    effective = float(np.nanmin(array_stats.ess(flat, chain_axis=1, draw_axis=2)))
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have an R-hat without bound
+        rhat = float(np.nanmax(array_stats.rhat(flat, chain_axis=1, draw_axis=2)))
+        effective = float(np.nanmin(array_stats.ess(flat, chain_axis=1, draw_axis=2)))
     text = f"{n_chains * n_draws} draws, R-hat at most {rhat:.3f}, effective number of draws at least {effective:.0f}"
     if n_divergent:
         text += f", {n_divergent} divergent"
