@@ -185,9 +185,8 @@ class MCMCInference:
 
     def conclude(self, state: MCMCState, verdict: Verdict) -> Inferred:
         """Turn draws into a posterior: settings from all chains, evenly, each with its draws."""
-        settings = [one for of_all in state.kept for one in of_all]
-        n = min(MOST_SETTINGS, 1 << (len(settings).bit_length() - 1))
-        settings = [settings[i] for i in np.linspace(0, len(settings) - 1, n).astype(int)]
+        n = min(MOST_SETTINGS // N_CHAINS, 1 << (len(state.kept).bit_length() - 1))
+        settings = [one for i in np.linspace(0, len(state.kept) - 1, n).astype(int) for one in state.kept[i]]
         posterior = posterior_of_settings(self.before.posterior, settings)
         return self.before._replace(posterior=posterior, status=verdict.status, message=verdict.message)
 
@@ -231,8 +230,10 @@ def _dual_averaging(target: Any) -> tuple[Any, Any, Any]:
 
 
 def _first_tuning() -> tuple[Any, ...]:
-    leaves = jax.tree.leaves(_dual_averaging(0.0)[0](_FIRST_STEP))
-    return tuple(np.asarray(leaf, float) for leaf in leaves)
+    first = _dual_averaging(0.0)[0](_FIRST_STEP)
+    # The average of no steps would be a step of 1: that of the first one counts until there are some.
+    first = first._replace(log_step_size_avg=first.log_step_size)
+    return tuple(np.asarray(leaf, float) for leaf in jax.tree.leaves(first))
 
 
 def _whitened(hyper: Array, model: ChainModel) -> tuple[UtilityPrior, Array, Whitening]:
@@ -334,8 +335,9 @@ def judged(utilities: np.ndarray, n_divergent: int, complete: bool) -> Verdict:
     flat = np.moveaxis(utilities.reshape(n_chains, n_draws, d * t), 2, 0)
     if n_draws < _FEWEST_JUDGED:
         return Verdict("stopped", f"{n_chains * n_draws} draws are too few to see whether the chains mix: {_MORE}")
-    rhat = float(np.nanmax(array_stats.rhat(flat, chain_axis=1, draw_axis=2)))
-    effective = float(np.nanmin(array_stats.ess(flat, chain_axis=1, draw_axis=2)))
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have an R-hat without bound
+        rhat = float(np.nanmax(array_stats.rhat(flat, chain_axis=1, draw_axis=2)))
+        effective = float(np.nanmin(array_stats.ess(flat, chain_axis=1, draw_axis=2)))
     text = f"{n_chains * n_draws} draws, R-hat at most {rhat:.3f}, effective number of draws at least {effective:.0f}"
     if n_divergent:
         text += f", {n_divergent} divergent"
