@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from choicegp import MCMC, ChoiceGP, ChoiceGPError, Sparse, select_n_utilities
+from choicegp import MCMC, ChoiceGP, ChoiceGPError, select_n_utilities
 from choicegp.compute.progress import Clock
 from choicegp.estimators import n_utilities
 from choicegp.fitting import fit as fitting
@@ -41,13 +41,6 @@ def test_few_utilities_are_sampled(quick, data, model, monkeypatch):
     assert len(np.unique(settings[:, 0])) == len(settings) == 8
 
 
-def test_hyperparameters_that_are_not_learned_are_not_sampled(quick, half):
-    held = quick(intervals="auto", learn_hyperparameters=False).fit(half)
-    assert held.intervals_.startswith(intervals.SAMPLED)
-    settings = np.asarray(held.posterior_.draws.prior.kernels.log_variance)
-    assert np.array_equal(settings, np.broadcast_to(settings[0], settings.shape))
-
-
 def test_many_utilities_are_mixed_over_settings(mixed, model):
     assert mixed.intervals_ == mixed.fit_result_.intervals == MIXED
     assert mixed.posterior_.draws.dual.shape == (32, 16, 3, 16)
@@ -64,7 +57,6 @@ NONE = {
     "none": {"intervals": "none"},
     "dense": {"intervals": "auto", "inference": "dense"},
     "paper": {"intervals": "auto", "inference": "paper-converged", "max_iter": 2},
-    "sparse": {"intervals": "auto", "inference": Sparse(n_inducing=8, batch_size=8, max_iter=20), "max_iter": None},
 }
 
 

@@ -15,6 +15,7 @@ from .conftest import fit_fixed, make_case, posed
 
 # Set size, utilities, objects, sets.
 PROBLEMS = {"pairs": (2, 3, 12, 24), "threes": (3, 2, 14, 20), "fives": (5, 2, 20, 18), "eights": (8, 1, 20, 18)}
+PROBLEMS |= {"shared": PROBLEMS["threes"]}  # the same choices, by utilities with a part in common
 
 
 class Made(dict):
@@ -30,7 +31,7 @@ class Made(dict):
 
 @pytest.fixture(scope="module")
 def cases():
-    return Made(lambda name: make_case(*PROBLEMS[name]))
+    return Made(lambda name: make_case(*PROBLEMS[name], shared=name == "shared"))
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,24 @@ def test_the_result_is_whole(cases, results, name):
     leverage, clipped = result.diagnostics.leverage, result.diagnostics.clipped
     assert ((leverage > 0) & (leverage < 1)).all()
     assert ((clipped >= 0) & (clipped <= 1)).all()
+
+
+def test_a_shared_part_is_left_out_with_its_correlations(cases, results):
+    """Cavities of utilities taken for independent are others than those of all differences together."""
+    case = cases["shared"]
+    fits = Refitter(case.posterior, case.problem)
+    assert fits.full.covariance.ndim == 4
+    between = fits.full.covariance[0, 1] / np.sqrt(np.outer(*(np.diag(fits.full.covariance[i, i]) for i in (0, 1))))
+    assert np.abs(np.diag(between)[: case.problem.n_objects]).mean() > 0.2
+    wrong = fits.full._replace(covariance=np.stack([fits.full.covariance[i, i] for i in (0, 1)]))
+    batch = case.problem.batches[0]
+    ours, theirs = _own_marginals(fits.full, batch.rows), _own_marginals(wrong, batch.rows)
+    np.testing.assert_allclose(ours.mean, theirs.mean)
+    a = len(batch.rows) - 1
+    together, apart = (own.root @ np.swapaxes(own.root, 1, 2) for own in (ours, theirs))
+    np.testing.assert_allclose(together[:, :a, :a], apart[:, :a, :a], atol=1e-8)
+    assert np.abs(together[:, :a, a:]).max() > 0.1
+    assert np.abs(apart[:, :a, a:]).max() < 1e-9
 
 
 def test_without_refits_it_says_which_sets_are_in_doubt(cases):
