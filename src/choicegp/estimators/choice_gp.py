@@ -111,7 +111,7 @@ class ChoiceGP(UtilityGP):
     >>> from choicegp import ChoiceGP, datasets
     >>> data = datasets.sincos(n_objects=24, n_sets=34).data
     >>> train, test = data.split(10, random_state=0)
-    >>> model = ChoiceGP(n_utilities=2, n_restarts=1, max_iter=40).fit(train)
+    >>> model = ChoiceGP(n_utilities=2, intervals="none", n_restarts=1, max_iter=40).fit(train)
     >>> len(model.predict(test)) == len(test)
     True
     """
@@ -240,7 +240,7 @@ class ChoiceGP(UtilityGP):
         --------
         >>> from choicegp import ChoiceData, ChoiceGP
         >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
-        >>> ChoiceGP(n_utilities=1, max_iter=60).fit(data).diagnose().effective > 1000
+        >>> ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data).diagnose().effective > 1000
         True
         """
         from choicegp.evaluation.diagnosis import diagnose

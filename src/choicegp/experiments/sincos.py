@@ -5,7 +5,7 @@ other object of the set dominates is chosen, without errors.  Repetition r draws
 repetition unless more are asked for; the paper shows one).  All options of the models are the defaults, and their
 ``random_state`` is 0.
 
-Posterior.  ChoiceGP with two utilities; its bands are those of a default fit, which samples utilities and
+Posterior.  ChoiceGP with two utilities; its bands come from a default fit, which samples utilities and
 hyperparameters.  Measured: the share of 1000 new sets that are predicted exactly, of known inputs (those that some
 training set showed) and of 1000 new inputs; the evidence lower bound; seconds of the fit, intervals included.
 Utilities are known only up to their order, their level and increasing transformations of each (their direction is

@@ -105,7 +105,7 @@ def compare(models: Mapping[str, Any], method: str = "cavity") -> "pd.DataFrame"
     --------
     >>> from choicegp import ChoiceGP, datasets
     >>> data = datasets.sincos(n_objects=24, n_sets=24).data
-    >>> models = {d: ChoiceGP(d, n_restarts=1, max_iter=40).fit(data) for d in (1, 2)}
+    >>> models = {d: ChoiceGP(d, intervals="none", n_restarts=1, max_iter=40).fit(data) for d in (1, 2)}
     >>> compare({"one utility": models[1], "two utilities": models[2]}).index[0]
     'two utilities'
     """
