@@ -26,7 +26,7 @@ from choicegp import (
 
 ESTIMATORS = {
     "ChoiceGP": ChoiceGP(1, intervals="none", n_restarts=1, max_iter=30, progress=False),
-    "mcmc": ChoiceGP(1, inference=MCMC(n_draws=10, n_warm_up=10), n_restarts=1, progress=False),
+    "mcmc": ChoiceGP(1, inference=MCMC(n_draws=10, n_warm_up=10), object_effects=False, n_restarts=1, progress=False),
     "BatchPreferenceGP": BatchPreferenceGP(n_restarts=1, max_iter=30, progress=False),
     "PreferenceGP": PreferenceGP(n_restarts=1, max_iter=10, progress=False),
     "GeneralPreferenceGP": GeneralPreferenceGP(n_restarts=1, max_iter=10, progress=False),

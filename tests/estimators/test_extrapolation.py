@@ -137,7 +137,7 @@ def test_what_holds_sets_out_is_silent(call):
     """One fold holds out the only set that shows the upper end of the range, and so does the search."""
     data = pairs(table([0, 1, 2, 3, 4, 5, 6, 100]))
     seed = next(k for k in range(99) if 7 in data.split(0.2, random_state=k)[1].flat_shown)
-    quick = {"intervals": "none", "n_restarts": 1, "max_iter": 3, "progress": False}
+    quick = {"intervals": "none", "object_effects": False, "n_restarts": 1, "max_iter": 3, "progress": False}
     calls = {
         "cross-validation": lambda: cross_val_score(ChoiceGP(1, **quick), data, cv=3),
         "selection": lambda: select_n_utilities(data, 2, folds=3, contenders="all", n_jobs=1, **quick),

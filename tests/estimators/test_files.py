@@ -382,10 +382,6 @@ def test_a_file_of_version_1_still_gives_its_predictions():
     assert np.array(model.predict_proba(pairs)) == pytest.approx(np.array(answers["pairs"]), abs=1e-6)
 
 
-def test_the_kept_file_is_small():
-    assert KEPT.stat().st_size < 30_000
-
-
 @pytest.mark.parametrize("written", ["joint", {"inference": "Joint", "max_iter": 5}])
 def test_a_file_of_the_removed_inference_joint_is_read_as_a_dense_one(written, quick, half, tmp_path):
     """Its posterior consists of draws, as those of "mcmc" do."""

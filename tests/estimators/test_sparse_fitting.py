@@ -36,7 +36,8 @@ def test_many_objects_are_fitted_sparsely_and_few_are_not(data, model, monkeypat
     assert "sparse inference with 8 inducing points" in automatic.fit_result_.notes[0]
     assert automatic.elbo_ == model.elbo_
     monkeypatch.setattr("choicegp.fitting.options.AUTO_DENSE", 24)
-    few = ChoiceGP(2, max_iter=12, n_restarts=1, progress=False).fit(data)
+    quick = {"intervals": "none", "object_effects": False, "n_restarts": 1, "progress": False}
+    few = ChoiceGP(2, max_iter=12, **quick).fit(data)
     assert not few.posterior_.is_sparse
 
 

@@ -121,3 +121,8 @@ def test_files_of_earlier_versions_still_give_their_predictions(version):
     # A sparse posterior has closed forms for pairs; draws are combined with other points than they were.
     tolerance = 1e-6 if version == 3 else 0.02
     assert np.array(model.predict_proba(pairs)) == pytest.approx(np.array(answers["pairs"]), abs=tolerance)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_kept_files_are_small(version):
+    assert kept(version).stat().st_size < 31_000

@@ -205,9 +205,11 @@ class Estimator:
         return self._refuse("probabilities of choices")
 
     def utilities(self, X: Any) -> Utilities:
-        """Return mean and standard deviation of every utility, each (n, d), at any objects.
+        """Return mean, standard deviation and 95% interval of every utility, each (n, d), at any objects.
 
-        A network does not say how sure it is: its standard deviations are NaN.
+        Choices do not say where a utility is zero: `ChoiceGP` and `BatchPreferenceGP` give values relative to the mean
+        of the objects shown in training.  Other models have no intervals, and a network does not say how sure it is:
+        its standard deviations are NaN.
 
         Parameters
         ----------

@@ -56,7 +56,8 @@ class FitResult(NamedTuple):
 class Utilities(NamedTuple):
     """Posterior of the utilities at some objects.
 
-    Choices do not say where a utility is zero: values are contrasts to the mean of the objects that were shown.
+    Choices do not say where a utility is zero: values of `ChoiceGP` and `BatchPreferenceGP` are contrasts to the mean
+    of the objects that were shown.
 
     Attributes
     ----------
