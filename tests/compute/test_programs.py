@@ -213,9 +213,9 @@ TWO_DEVICES = """
 import numpy as np, jax
 from choicegp.compute.programs import program
 from choicegp.inference.posterior import Factor
-double = program(lambda factor: Factor(2 * factor.root, factor.jitter))
+double = program(lambda factor: Factor(2 * factor.root, factor.jitter, factor.covariance))
 with jax.enable_x64(True), jax.default_device(jax.devices()[1]):
-    print(double(Factor(np.ones(2), np.ones(1))).root.devices(), len(jax.devices()))
+    print(double(Factor(np.ones(2), np.ones(1), np.ones(2))).root.devices(), len(jax.devices()))
 """
 
 

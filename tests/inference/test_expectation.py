@@ -132,6 +132,68 @@ def test_samples_have_the_moments_of_the_joint_gaussian(joint, batch, marginal, 
     np.testing.assert_allclose(spread, product(marginal.root), rtol=0.1, atol=0.1)
 
 
+@pytest.fixture(scope="module", params=[(2, A), (3, 6)], ids=["written out", "looped"])
+def dependent(request):
+    """Means (d, a, m) and covariances (d, d, a, a, m) of utilities that depend on each other."""
+    d, a = request.param
+    flat = random_covariances(d * a, 4, 1)[0] / (2 * d * a)
+    covariance = np.swapaxes(flat.reshape(d, a, d, a, 4), 1, 2)
+    return np.random.default_rng(4).normal(size=(d, a, 4)), covariance
+
+
+def test_differences_of_dependent_utilities_have_one_root_for_all(dependent):
+    mean, covariance = dependent
+    d, a, m = mean.shape
+    found = jax.jit(of_differences)(mean, covariance)
+    np.testing.assert_allclose(found.mean, mean[:, 1:] - mean[:, :1], atol=1e-12)
+    assert found.root.shape == (d * (a - 1), d * (a - 1), m)
+    contrast = np.kron(np.eye(d), np.column_stack([-np.ones(a - 1), np.eye(a - 1)]))
+    for k in range(m):
+        whole = np.swapaxes(covariance[..., k], 1, 2).reshape(d * a, d * a)
+        root = np.asarray(found.root[..., k])
+        np.testing.assert_allclose(root @ root.T, contrast @ whole @ contrast.T, atol=1e-9)
+        assert not np.any(np.triu(root, 1))
+
+
+def test_samples_of_dependent_utilities_have_the_covariance_between_utilities_too(dependent):
+    mean, covariance = dependent
+    d, a, m = mean.shape
+    marginal = jax.jit(of_differences)(mean, covariance)
+    # All unit vectors and their opposites: mean and covariance of such points are exact.
+    n = d * (a - 1)
+    units = np.sqrt(n) * np.concatenate([np.eye(n), -np.eye(n)], axis=1)
+    normals = np.broadcast_to(units.reshape(d, a - 1, 1, 2 * n), (d, a - 1, m, 2 * n))
+    u = np.asarray(jax.jit(samples)(marginal, normals))
+    assert u.shape == (d, a, m, 2 * n)
+    assert not np.any(u[:, 0])
+    np.testing.assert_allclose(u.mean(axis=-1), mean - mean[:, :1], atol=1e-12)
+    centred = u - u.mean(axis=-1, keepdims=True)
+    spread = np.einsum("ioms,jpms->ijopm", centred, centred) / (2 * n)
+    exact = covariance - covariance[:, :, :1] - covariance[:, :, :, :1] + covariance[:, :, :1, :1]
+    np.testing.assert_allclose(spread, exact, atol=1e-9)
+    assert np.abs(exact[0, 1]).max() > 0.05
+
+
+def test_independent_utilities_given_as_dependent_ones_have_the_same_expectations(joint, batch, normals, result):
+    mean, covariance = joint
+    blocks = np.zeros((D, D, *covariance.shape[1:]))
+    blocks[np.arange(D), np.arange(D)] = covariance
+    found = expected(jax.jit(marginals)(mean, blocks, batch), batch, normals)
+    for one, same in zip(jax.tree.leaves(found), jax.tree.leaves(result), strict=True):
+        np.testing.assert_allclose(one, same, atol=1e-9)
+
+
+def test_chunks_change_nothing_for_dependent_utilities(batch, normals, monkeypatch):
+    root = np.random.default_rng(5).normal(size=(D * 8, 2 * D * 8)) / 8
+    covariance = np.swapaxes((root @ root.T).reshape(D, 8, D, 8), 1, 2)
+    marginal = jax.jit(marginals)(np.zeros((D, 8)), covariance, batch)
+    whole = jax.jit(expect)(marginal, batch, normals)
+    monkeypatch.setattr(expectation, "_CHUNK", 2 * D * A * (A - 1) // 2 * N_POINTS)
+    parts = jax.jit(lambda *given: expect(*given))(marginal, batch, normals)
+    for one, same in zip(jax.tree.leaves(parts), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(one, same, atol=1e-12)
+
+
 def test_samples_of_large_sets_use_the_same_formula(normals):
     rng = np.random.default_rng(0)
     n = expectation._UNROLLED + 1

@@ -1,4 +1,4 @@
-"""The prior of the utilities: one Gaussian process each, with and without effects of the objects."""
+"""The prior of the utilities: a Gaussian process each and perhaps a shared one, with and without object effects."""
 
 from functools import partial
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from choicegp.errors import ChoiceGPError
-from choicegp.model.kernels import RBF, Linear
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.kernels import RBF, Linear, Warped
+from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, log_density
 
 QUICK = {"xla_backend_optimization_level": 0}
 
@@ -113,3 +113,49 @@ def test_a_prior_can_be_differentiated():
     np.testing.assert_allclose(slope.log_effect_variance, [2.0, 6.0], rtol=1e-12)
     np.testing.assert_allclose(slope.kernels.log_variance, [5.0, 10.0], rtol=1e-12)
     np.testing.assert_allclose(slope.kernels.log_lengthscale, 0.0, atol=1e-14)
+
+
+def test_a_shared_part_comes_first_and_is_added_to_all():
+    prior = UtilityPrior.create(RBF(1.5, 0.7), 2, 3, 0.4, shared=True)
+    assert (prior.n_parts, prior.n_utilities) == (4, 3)
+    assert prior.kernels.log_variance.shape == prior.log_effect_variance.shape == (4,)
+    assert covariance(prior, SOME, OTHERS).shape == (4, 5, 3)
+    parts = jnp.arange(8.0).reshape(4, 2)
+    np.testing.assert_array_equal(prior.total(parts), [[2.0, 4.0], [4.0, 6.0], [6.0, 8.0]])
+
+
+def test_without_a_shared_part_the_parts_are_the_utilities():
+    prior = UtilityPrior.create(RBF(1.5, 0.7), 2, 3)
+    assert (prior.n_parts, prior.n_utilities) == (3, 3)
+    parts = jnp.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(prior.total(parts), parts)
+
+
+def test_whether_a_part_is_shared_is_no_number():
+    prior = UtilityPrior.create(RBF(), 2, 2, shared=True)
+    assert jax.tree.map(np.asarray, prior).shared
+    other = UtilityPrior(prior.kernels, prior.log_effect_variance)
+    assert other.n_utilities == 3
+    assert jax.tree.structure(other) != jax.tree.structure(prior)
+
+
+def test_lengthscales_are_expected_to_grow_with_the_number_of_features():
+    one, many = HyperPriors(), HyperPriors().for_features(9)
+    assert (one.lengthscale, one.variance) == ((0.5, 1.2), (3.0, 3.0))
+    assert many.lengthscale == (pytest.approx(0.5 + np.log(3.0)), 1.2)
+    assert many._replace(lengthscale=one.lengthscale) == one
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_log_density_is_that_of_normal_logarithms(shared):
+    hyperpriors = HyperPriors((0.1, 0.9), (1.5, 2.5), (0.0, 2.0), (-1.0, 3.0), (-2.0, 1.5))
+    ends = np.array([[-50.0, -3.0], [40.0, 3.0]])
+    prior = UtilityPrior.create(Warped(RBF(1.5, 0.7), 0.2, ends), 2, 2, 0.4, shared=shared)
+    n = 2 + shared
+
+    def square(value, mean, sd):
+        return -0.5 * ((np.log(value) - mean) / sd) ** 2
+
+    wanted = 2 * n * square(1.5, 0.1, 0.9) + n * square(0.7, 1.5, 2.5) + n * square(0.4, -1.0, 3.0)
+    wanted += 4 * n * square(0.2, -2.0, 1.5)  # and nothing for the ends, which are not learned
+    assert float(log_density(prior, hyperpriors)) == pytest.approx(wanted, rel=1e-12)

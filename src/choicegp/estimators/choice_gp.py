@@ -123,6 +123,7 @@ class ChoiceGP(UtilityGP):
     inference: str | Method
     shared_part: bool
     intervals: str
+    object_effects: bool | str
     lapse: float | str
     n_inducing: int | None
     batch_size: int | None

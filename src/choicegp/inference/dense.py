@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program, with_settings_of_this_thread
 from choicegp.inference.driver import Inferred, Learning, Task, Verdict, inferred_from_sites
-from choicegp.inference.expectation import expect, marginals, quasi_normals
+from choicegp.inference.expectation import SharedCovariance, expect, marginals, quasi_normals
 from choicegp.inference.posterior import (
     LAST_JITTER,
     Factor,
@@ -125,8 +125,13 @@ def _factorise_prior(prior: UtilityPrior, problem: Problem, jitter: Array) -> Fa
 
 
 def target_sites(
-    mean: Array, covariance: Array, problem: Problem, normals: tuple, weight: Array, lapse: Array | None
-) -> tuple[Array, Sites, Array, Array]:
+    mean: Array,
+    covariance: Array | SharedCovariance,
+    problem: Problem,
+    normals: tuple,
+    weight: Array,
+    lapse: Array | None,
+) -> tuple[Array, Sites, Array, Array]:  # fmt: skip
     """Sites that the current marginals ask for: expected log-likelihood, sites, forces, lapsed share."""
     total = zero_sites(mean.shape[0], mean.shape[1])
     forces = jnp.zeros_like(mean)
@@ -175,6 +180,9 @@ def _step(
     objective = bound
     if learning.hyperpriors is not None:
         objective += log_density(state.prior, learning.hyperpriors)
+    if learning.learn_lapse:
+        assert state.lapse is not None
+        objective += (LAPSE_PRIOR[0] - 1.0) * jnp.log(state.lapse) + (LAPSE_PRIOR[1] - 1.0) * jnp.log1p(-state.lapse)
     residual = jnp.linalg.norm(forces - moments.dual[-len(forces) :]) / (1e-12 + jnp.linalg.norm(forces))
     # Near the fixed point the bound on few points wavers by their integration error: that is no drop.
     dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))

@@ -5,7 +5,7 @@ with a fixed Latin hypercube of its own.
 """
 
 import statistics
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,38 @@ class Marginals(NamedTuple):
     # Lower Cholesky factors of the covariances, (d, a - 1, a - 1, m); of utilities that depend on each other, those of
     # all differences of a set together, (d (a - 1), d (a - 1), m).
     root: Array
+
+
+class SharedCovariance(NamedTuple):
+    """Covariances of utilities with a shared part, Cov(u_i, u_j) = H_i^T H_j + [i = j] W_i^T W_i, as these roots.
+
+    The sets need few of the covariances, and to multiply out all of them would take a third of a step.
+    """
+
+    spread: Array  # (d, t, t) H, of what comes from the shared part
+    own: Array  # (d, t, t) W, of a utility's own part
+
+    def inside(self, rows: Array | np.ndarray) -> Array:
+        """Return the covariances (d, d, a, a, m) inside sets whose objects are ``rows`` (a, m)."""
+        d, t, _ = self.spread.shape
+        a, m = rows.shape
+        xp: Any = np if isinstance(self.spread, np.ndarray) else jnp
+        if a * a * m > t * t:
+            return self.full(xp)[..., rows[:, None], rows[None, :]]
+        sets = xp.moveaxis(self.spread[:, :, rows], 3, 0)  # (m, d, t, a)
+        sets = xp.swapaxes(sets, 1, 2).reshape(m, t, d * a)
+        both = (xp.swapaxes(sets, 1, 2) @ sets).reshape(m, d, a, d, a)
+        own = xp.moveaxis(self.own[:, :, rows], 3, 1)  # (d, m, t, a)
+        own = xp.swapaxes(own, 2, 3) @ own
+        same = xp.eye(d)[:, :, None, None, None] * xp.moveaxis(own, 1, 3)[:, None]
+        return xp.moveaxis(xp.moveaxis(both, 0, 4), 1, 2) + same
+
+    def full(self, xp: Any = np) -> Array:
+        """Return all covariances, (d, d, t, t)."""
+        d, t, _ = self.spread.shape
+        flat = xp.moveaxis(self.spread, 0, 1).reshape(t, d * t)
+        both = xp.swapaxes((flat.T @ flat).reshape(d, t, d, t), 1, 2)
+        return both + xp.eye(d)[:, :, None, None] * (xp.swapaxes(self.own, 1, 2) @ self.own)[:, None]
 
 
 def latin_normals(
@@ -106,9 +138,11 @@ def small_cholesky(covariance: Array, scale: Array | None = None) -> Array:
     return carry[1]
 
 
-def marginals(mean: Array, covariance: Array, batch: SetBatch) -> Marginals:
+def marginals(mean: Array, covariance: Array | SharedCovariance, batch: SetBatch) -> Marginals:
     """Take each set's own marginal out of the joint Gaussian (d, t), (d, t, t) or (d, d, t, t)."""
     rows = batch.rows
+    if isinstance(covariance, SharedCovariance):
+        return of_differences(mean[:, rows], covariance.inside(rows))
     return of_differences(mean[:, rows], covariance[..., rows[:, None], rows[None, :]])
 
 

@@ -3,7 +3,8 @@
 With the sites of a dense fit held, the evidence log Z of prior and sites is a function of the hyperparameters alone,
 and its gradient is known without differentiating a factorisation (`choicegp.inference.dense`).  Differences of that
 gradient give the curvature of log Z + log p(hyperparameters) at its maximum.  No direction is given more spread than
-the hyperpriors have: where the choices say nothing about a hyperparameter, those speak.
+the hyperpriors have: where the choices say nothing about a hyperparameter, those speak.  With many objects, where
+gradients are costly and hyperparameters well known, those of one kind and part move together.
 """
 
 from functools import partial
@@ -22,6 +23,7 @@ from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import HyperPriors, UtilityPrior, is_learned, log_density
 
+_MOST_WORK = 1e11  # differences of gradients times the cube of the objects and their parts
 _APART = 0.1  # between the places of which gradients are compared, in log hyperparameters
 
 
@@ -63,20 +65,27 @@ def hyper_posterior(
     spread = np.asarray(ravel_pytree(jax.tree_util.tree_map_with_path(
         lambda path, leaf: np.full(np.shape(leaf), _prior_sd(path, hyperpriors)), prior
     ))[0])  # fmt: skip
-    learned = np.flatnonzero(spread > 0)
+    directions = spread * np.eye(len(best))[spread > 0]
+    if len(directions) * prior.n_parts * len(problem.valid) ** 3 > _MOST_WORK:
+        directions = _of_each_kind(prior, spread)
     here = np.asarray(_slope(prior, sites, problem, hyperpriors))
     rows = []
-    for j in learned:
-        there = best.copy()
-        there[j] += _APART * spread[j]
-        slope = np.asarray(_slope(jax.tree.map(np.asarray, restore(jnp.asarray(there))), sites, problem, hyperpriors))
-        rows.append((here - slope)[learned] / (_APART * spread[j]))
-    scale = spread[learned]
-    precision = scale[:, None] * (0.5 * (np.array(rows) + np.array(rows).T)) * scale
-    values, vectors = np.linalg.eigh(np.nan_to_num(precision))
-    root = np.zeros((len(best), len(learned)))
-    root[learned] = scale[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
-    return HyperPosterior(prior, root)  # type: ignore[arg-type]
+    for direction in directions:
+        there = restore(jnp.asarray(best + _APART * direction))
+        slope = np.asarray(_slope(jax.tree.map(np.asarray, there), sites, problem, hyperpriors))
+        rows.append(directions @ (here - slope) / _APART)
+    precision = np.nan_to_num(0.5 * (np.array(rows) + np.array(rows).T))
+    values, vectors = np.linalg.eigh(precision)
+    return HyperPosterior(prior, directions.T @ vectors / np.sqrt(np.maximum(values, 1.0)))
+
+
+def _of_each_kind(prior: UtilityPrior, spread: np.ndarray) -> np.ndarray:
+    """Return one direction for each kind of hyperparameter of each part, along which all of them move together."""
+    leaves = jax.tree.leaves(prior)
+    kinds = np.concatenate([np.full(np.size(leaf), number) for number, leaf in enumerate(leaves)])
+    parts = np.concatenate([np.repeat(np.arange(len(leaf)), np.size(leaf) // len(leaf)) for leaf in leaves])
+    groups = np.unique(np.column_stack([kinds, parts])[spread > 0], axis=0)
+    return np.array([spread * ((kinds == kind) & (parts == part)) for kind, part in groups])
 
 
 def _prior_sd(path: tuple, hyperpriors: HyperPriors) -> float:

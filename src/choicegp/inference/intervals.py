@@ -26,8 +26,10 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     """
     problem, posterior = task.problem, before.posterior
     if posterior.n_utilities * problem.n_objects <= MOST_SAMPLED:
-        found = infer(MCMCInference(task._replace(max_iter=N_SAMPLED), before, N_WARM_UP, _TARGET))
-        words = f"{SAMPLED}: {found.message.split('; the chains')[0]}"
+        inference = MCMCInference(task._replace(max_iter=N_SAMPLED), before, N_WARM_UP, _TARGET)
+        found = infer(inference)
+        sampled = SAMPLED if inference.model.approximation.n_learned else "NUTS over utilities"
+        words = f"{sampled}: {found.message.split('; the chains')[0]}"
         return before._replace(posterior=found.posterior), words
     sampler = MCMCInference(task, before, 0, _TARGET)
     p, t = posterior.prior.n_parts, len(problem.valid)
@@ -40,4 +42,6 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
         half = rng.normal(size=(_N_DRAWS // n_settings // 2, p, t))
         settings.append(duals_at(hyper, np.concatenate([half, -half]), sampler.model))
     words = f"Gaussian utilities, mixed over {n_settings} settings of the hyperparameters"
+    if not sampler.model.approximation.n_learned:
+        words = "Gaussian utilities at the hyperparameters of the fit"
     return before._replace(posterior=posterior_of_settings(posterior, settings)), words

@@ -185,9 +185,8 @@ class MCMCInference:
 
     def conclude(self, state: MCMCState, verdict: Verdict) -> Inferred:
         """Turn draws into a posterior: settings from all chains, evenly, each with its draws."""
-        settings = [one for of_all in state.kept for one in of_all]
-        n = min(MOST_SETTINGS, 1 << (len(settings).bit_length() - 1))
-        settings = [settings[i] for i in np.linspace(0, len(settings) - 1, n).astype(int)]
+        n = min(MOST_SETTINGS // N_CHAINS, 1 << (len(state.kept).bit_length() - 1))
+        settings = [one for i in np.linspace(0, len(state.kept) - 1, n).astype(int) for one in state.kept[i]]
         posterior = posterior_of_settings(self.before.posterior, settings)
         return self.before._replace(posterior=posterior, status=verdict.status, message=verdict.message)
 
@@ -216,10 +215,10 @@ def _aligned(prior: UtilityPrior, kept: Kept, posterior: Posterior) -> tuple[Uti
 
 
 def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
-    """Return how many moves of hyperparameters a step has: every one about twice, unless a move is costly."""
+    """Return how many moves of hyperparameters a step has: every one moves about once, unless a move is costly."""
     if n_learned == 0:
         return 0
-    wanted = -(-2 * n_learned // _TOGETHER)
+    wanted = -(-n_learned // _TOGETHER)
     return int(np.clip(_MOVES / (12.0 * n_parts * n_objects**3 + 1e6), 1, wanted))
 
 
@@ -231,8 +230,10 @@ def _dual_averaging(target: Any) -> tuple[Any, Any, Any]:
 
 
 def _first_tuning() -> tuple[Any, ...]:
-    leaves = jax.tree.leaves(_dual_averaging(0.0)[0](_FIRST_STEP))
-    return tuple(np.asarray(leaf, float) for leaf in leaves)
+    first = _dual_averaging(0.0)[0](_FIRST_STEP)
+    # The average of no steps would be a step of 1: that of the first one counts until there are some.
+    first = first._replace(log_step_size_avg=first.log_step_size)
+    return tuple(np.asarray(leaf, float) for leaf in jax.tree.leaves(first))
 
 
 def _whitened(hyper: Array, model: ChainModel) -> tuple[UtilityPrior, Array, Whitening]:
@@ -259,11 +260,11 @@ def _advance(
     def density(whitening: Whitening) -> Callable[[Array], Array]:
         return lambda w: log_posterior(w.reshape(shape), whitening, model.sites, model.problem, model.lapse)
 
-    def moved_hyper(w: Array, hyper: Array, whitening: Whitening, share: Array, key: Array) -> tuple[Any, ...]:
-        def weight(prior: UtilityPrior, whitening: Whitening, q: Array) -> Array:
+    def moved_hyper(state: Any, hyper: Array, whitening: Whitening, share: Array, key: Array) -> tuple[Any, ...]:
+        def weight(prior: UtilityPrior, of_utilities: Array, q: Array) -> Array:
             # Exact posterior over Gaussian approximation, which the proposal keeps.
             own = jnp.zeros(()) if hyperpriors is None else log_density(prior, hyperpriors)
-            return density(whitening)(w) + own + 0.5 * jnp.sum(q**2)
+            return of_utilities + own + 0.5 * jnp.sum(q**2)
 
         def move(i: Array, carry: tuple) -> tuple:
             q, whitening, now, accepted = carry
@@ -272,13 +273,13 @@ def _advance(
             fresh = jnp.sqrt(1.0 - share**2) * q + share * jax.random.normal(normals, q.shape)
             proposed = jnp.where(rank < _TOGETHER, fresh, q)
             prior, _, there = _whitened(proposed, model)
-            then = weight(prior, there, proposed)
+            then = weight(prior, density(there)(state.position), proposed)
             chance = jnp.nan_to_num(jnp.minimum(1.0, jnp.exp(then - now)))
             taken = jax.random.uniform(coin) < chance
             new = jax.tree.map(lambda a, b: jnp.where(taken, a, b), (proposed, there, then), (q, whitening, now))
             return (*new, accepted + chance)
 
-        now = weight(model.approximation.prior_at(hyper), whitening, hyper)
+        now = weight(model.approximation.prior_at(hyper), state.logdensity, hyper)
         hyper, whitening, _, accepted = jax.lax.fori_loop(0, n_moves, move, (hyper, whitening, now, jnp.zeros(())))
         return hyper, whitening, accepted / jnp.maximum(n_moves, 1)
 
@@ -292,7 +293,7 @@ def _advance(
         learned = next_steps(tuning, info.acceptance_rate)
         tuning = jax.tree.map(lambda new, old: jnp.where(adapt, new, old), learned, tuning)
         w = state.position.reshape(shape)
-        hyper, whitening, accepted = moved_hyper(w, hyper, whitening, share, theirs)
+        hyper, whitening, accepted = moved_hyper(state, hyper, whitening, share, theirs)
         change = jnp.exp(0.15 * (accepted - _TARGET_MOVES))
         share = jnp.where(adapt & (n_moves > 0), jnp.clip(share * change, 0.05, 0.99), share)
         block = SampledBlock(
@@ -334,8 +335,9 @@ def judged(utilities: np.ndarray, n_divergent: int, complete: bool) -> Verdict:
     flat = np.moveaxis(utilities.reshape(n_chains, n_draws, d * t), 2, 0)
     if n_draws < _FEWEST_JUDGED:
         return Verdict("stopped", f"{n_chains * n_draws} draws are too few to see whether the chains mix: {_MORE}")
-    rhat = float(np.nanmax(array_stats.rhat(flat, chain_axis=1, draw_axis=2)))
-    effective = float(np.nanmin(array_stats.ess(flat, chain_axis=1, draw_axis=2)))
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have an R-hat without bound
+        rhat = float(np.nanmax(array_stats.rhat(flat, chain_axis=1, draw_axis=2)))
+        effective = float(np.nanmin(array_stats.ess(flat, chain_axis=1, draw_axis=2)))
     text = f"{n_chains * n_draws} draws, R-hat at most {rhat:.3f}, effective number of draws at least {effective:.0f}"
     if n_divergent:
         text += f", {n_divergent} divergent"

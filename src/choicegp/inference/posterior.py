@@ -20,7 +20,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from choicegp.compute.programs import program
-from choicegp.inference.expectation import expected_log_likelihood, marginals
+from choicegp.inference.expectation import SharedCovariance, expected_log_likelihood, marginals
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects, UtilityPrior
@@ -37,17 +37,19 @@ class Factor(NamedTuple):
 
     root: Array
     jitter: Array
+    covariance: Array  # what the roots are of, jitter included
 
 
 class GaussianMoments(NamedTuple):
     """The posterior that prior and sites make."""
 
     mean: Array  # (d, t)
-    covariance: Array  # (d, t, t); with a shared part all utilities together, (d, d, t, t)
+    covariance: Array | SharedCovariance  # (d, t, t); with a shared part, of all utilities together
     dual: Array  # (p, t) K^-1 mean of each part
     half: Array  # (p, t, t) W; W^T W is the covariance of a part, of one's own given the shared part
     kl: Array  # KL divergence from the prior, (d,) or one for all
     gain: Array | None = None  # (d, t, t) Q, where there is a shared part
+    shared_gain: Array | None = None  # (d, t, t) W_0 Q, W_0 that of the shared part
 
 
 def prior_covariance(prior: UtilityPrior, problem: Problem) -> Array:
@@ -68,7 +70,7 @@ def factorise(covariance: Array, jitter: Array, scale: Array | None = None) -> F
     n = covariance.shape[-1]
     size = jnp.trace(covariance, axis1=1, axis2=2) / n if scale is None else scale
 
-    def one(args: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    def one(args: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         matrix, start, scale = args
         scale = jnp.maximum(scale, _LEAST_VARIANCE)
 
@@ -79,7 +81,8 @@ def factorise(covariance: Array, jitter: Array, scale: Array | None = None) -> F
             raised = carry[1] * 10.0
             return jnp.linalg.cholesky(matrix + raised * scale * jnp.eye(n)), raised
 
-        return jax.lax.while_loop(failed, climb, (jnp.full_like(matrix, jnp.nan), start / 10.0))
+        root, last = jax.lax.while_loop(failed, climb, (jnp.full_like(matrix, jnp.nan), start / 10.0))
+        return root, last, matrix + last * scale * jnp.eye(n)
 
     return Factor(*jax.lax.map(one, (covariance, jitter, size)))
 
@@ -118,35 +121,38 @@ def _condition_with_shared(factor: Factor, sites: Sites) -> GaussianMoments:
         through = half @ precision
         # What the sites of u_i say about f_0, with f_i integrated out.
         pulled = linear - through.T @ (half @ linear)
-        return half, through, precision - through.T @ through, pulled, log_det
+        return half, precision - through.T @ through, pulled, log_det, jnp.sum(through * half)
 
-    halves, throughs, gain, pulled, log_dets = jax.lax.map(own, (factor.root[1:], sites.precision, sites.linear))
+    halves, gain, pulled, log_dets, of_own = jax.lax.map(own, (factor.root[1:], sites.precision, sites.linear))
     half, log_det = half_covariance(factor.root[0], jnp.sum(gain, axis=0))
     shared = half.T @ (half @ jnp.sum(pulled, axis=0))
 
-    def spread(args: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        own_half, through, linear = args
-        mean = shared + own_half.T @ (own_half @ linear - through @ shared)
-        return mean, half - (half @ through.T) @ own_half, own_half.T @ own_half
+    def spread(args: tuple[Array, ...]) -> tuple[Array, ...]:
+        own_half, own_gain, covariance, precision, linear = args
+        mean = shared + own_half.T @ (own_half @ (linear - precision @ shared))
+        taken = half @ own_gain
+        # A^T = I - Q K, and A^T Λ = Q: so tr(Λ A S_0 A^T) is a sum of products.
+        spread = half - taken @ covariance
+        return mean, spread, taken, jnp.sum(taken * spread)
 
-    mean, spreads, given = jax.lax.map(spread, (halves, throughs, sites.linear))
-    d, t = mean.shape
-    flat = jnp.moveaxis(spreads, 0, 1).reshape(t, d * t)
-    covariance = jnp.swapaxes((flat.T @ flat).reshape(d, t, d, t), 1, 2)
-    covariance = covariance.at[jnp.arange(d), jnp.arange(d)].add(given)
+    args = (halves, gain, factor.covariance[1:], sites.precision, sites.linear)
+    mean, spreads, taken, of_shared = jax.lax.map(spread, args)
     dual = sites.linear - jnp.einsum("dij,dj->di", sites.precision, mean)
-    traced = sum(jnp.sum(sites.precision[i] * covariance[i, i]) for i in range(d))
+    traced = jnp.sum(of_own) + jnp.sum(of_shared)
     kl = log_det + jnp.sum(log_dets) + 0.5 * (jnp.sum(mean * dual) - traced)
     dual = jnp.concatenate([jnp.sum(dual, axis=0, keepdims=True), dual])
-    return GaussianMoments(mean, covariance, dual, jnp.concatenate([half[None], halves]), kl, gain)
+    root = jnp.concatenate([half[None], halves])
+    return GaussianMoments(mean, SharedCovariance(spreads, halves), dual, root, kl, gain, taken)
 
 
 def gains(moments: GaussianMoments, sites: Sites) -> Array:
     """Return what the choices take off the prior covariance of each part, (p, t, t): K^-1 - K^-1 S K^-1."""
-    if moments.gain is None:
+    if moments.gain is None or moments.shared_gain is None:
         return jax.lax.map(lambda args: gain_of(*args), (moments.half, sites.precision))
-    own = jnp.concatenate([jnp.sum(moments.gain, axis=0, keepdims=True), moments.gain])
-    return jax.lax.map(lambda gain: gain_of(moments.half[0], gain), own)
+    gain, taken = (
+        jnp.concatenate([jnp.sum(own, axis=0, keepdims=True), own]) for own in (moments.gain, moments.shared_gain)
+    )
+    return jax.lax.map(lambda args: args[0] - args[1].T @ args[1], (gain, taken))
 
 
 class Draws(NamedTuple):
@@ -319,7 +325,12 @@ def _gaussian_duals(factor: Factor, sites: Sites, moments: GaussianMoments, stan
 
 
 def evidence_bound(
-    mean: Array, covariance: Array, kl: Array, problem: Problem, normals: tuple[Array, ...], lapse: Array | None
+    mean: Array,
+    covariance: Array | SharedCovariance,
+    kl: Array,
+    problem: Problem,
+    normals: tuple[Array, ...],
+    lapse: Array | None,
 ) -> Array:
     """Return the ELBO: sum_k E_q[log p(C_k | A_k, u)] - KL(q | prior), without hyperpriors."""
     bound = -jnp.sum(kl)
@@ -332,7 +343,7 @@ def evidence_bound(
 def factorise_on_host(covariance: np.ndarray) -> Factor:
     """Do as `factorise` does, in NumPy: nothing is compiled for the first factors of a fit."""
     n = covariance.shape[-1]
-    roots, jitters = [], []
+    roots, jitters, matrices = [], [], []
     for matrix in covariance:
         jitter, scale = FIRST_JITTER, max(np.trace(matrix) / n, _LEAST_VARIANCE)
         while True:
@@ -345,7 +356,8 @@ def factorise_on_host(covariance: np.ndarray) -> Factor:
                     roots.append(np.full((n, n), np.nan))
                     break
         jitters.append(jitter)
-    return Factor(np.array(roots), np.array(jitters))  # type: ignore[arg-type]
+        matrices.append(matrix + jitter * scale * np.eye(n))
+    return Factor(np.array(roots), np.array(jitters), np.array(matrices))  # type: ignore[arg-type]
 
 
 def draws_of(prior: UtilityPrior, objects: Objects, dual: np.ndarray) -> Draws:

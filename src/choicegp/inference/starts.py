@@ -111,9 +111,9 @@ def _with_shared(prior: UtilityPrior) -> UtilityPrior:
     """Give the only utility of a prior a shared part, half of its variance; others are returned as they are."""
     if prior.shared:
         return prior
-    halved = rescaled(prior, 1.0, 0.5)
-    doubled = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), halved)
-    return UtilityPrior(doubled.kernels, doubled.log_effect_variance, shared=True)
+    doubled = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), rescaled(prior, 1.0, 0.5))
+    effect = doubled.log_effect_variance
+    return UtilityPrior(doubled.kernels, None if effect is None else effect - np.log(2.0), shared=True)
 
 
 def _without_shared(prior: UtilityPrior) -> UtilityPrior:

@@ -67,9 +67,14 @@ def whiten(root: Array, sites: Sites) -> Whitening:
 
 
 def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
-    """Return the log-likelihood of each set (m,), batch after batch, at utilities u (d, t)."""
+    """Return the log-likelihood of each set (m,), batch after batch, at utilities u (d, t); can be differentiated.
+
+    As of one sample, from probabilities: that takes two thirds of the time of logarithms.
+    """
     logs = [
-        batch.errors.log_likelihood(u[:, batch.rows], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)
+        batch.errors.sampled(u[:, batch.rows][..., None], jnp.asarray(batch.present), jnp.asarray(batch.chosen), lapse)[
+            :, 0
+        ]
         for batch in problem.batches
     ]
     return jnp.concatenate([jnp.zeros(0), *logs])

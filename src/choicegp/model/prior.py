@@ -120,13 +120,13 @@ class HyperPriors(NamedTuple):
     Examples
     --------
     >>> HyperPriors(lengthscale=(0.0, 1.0)).variance
-    (2.0, 2.0)
+    (3.0, 3.0)
     >>> HyperPriors().for_features(1) == HyperPriors()
     True
     """
 
-    lengthscale: tuple[float, float] = (0.5, 1.0)
-    variance: tuple[float, float] = (2.0, 2.0)
+    lengthscale: tuple[float, float] = (0.5, 1.2)
+    variance: tuple[float, float] = (3.0, 3.0)
     period: tuple[float, float] = (0.0, 2.0)
     effect_variance: tuple[float, float] = (-1.0, 2.0)
     warp: tuple[float, float] = (-2.3, 2.0)

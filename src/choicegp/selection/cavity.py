@@ -24,7 +24,15 @@ from jax import Array
 
 from choicegp.compute.programs import program, with_settings_of_this_thread
 from choicegp.errors import ChoiceGPError
-from choicegp.inference.expectation import Marginals, expect, marginals, quasi_normals, samples, sobol_normals
+from choicegp.inference.expectation import (
+    Marginals,
+    SharedCovariance,
+    expect,
+    marginals,
+    quasi_normals,
+    samples,
+    sobol_normals,
+)
 from choicegp.inference.posterior import Factor, Posterior, condition, factorise_on_host
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.inference.sites import Sites, psd_part
@@ -70,7 +78,7 @@ class Settled(NamedTuple):
 
     sites: tuple[OwnSites, ...]
     mean: Array
-    covariance: Array
+    covariance: Array | SharedCovariance
     change: Array
     rho: Array
     n_steps: Array
@@ -155,10 +163,12 @@ class _Differences(NamedTuple):
 
 def _own_marginals(posterior: Settled, rows: np.ndarray) -> _Differences:
     """Marginals of the differences to the first object of the sets whose objects are ``rows`` (a, m)."""
-    mean, covariance = np.asarray(posterior.mean), np.asarray(posterior.covariance)
-    inside = covariance[..., rows[:, None], rows[None, :]]
-    if covariance.ndim == 3:
-        independent, inside = inside, np.zeros((len(inside), *inside.shape))
+    mean = np.asarray(posterior.mean)
+    if isinstance(posterior.covariance, SharedCovariance):
+        inside = np.asarray(jax.tree.map(np.asarray, posterior.covariance).inside(rows))
+    else:
+        independent = np.asarray(posterior.covariance)[:, rows[:, None], rows[None, :]]
+        inside = np.zeros((len(independent), *independent.shape))
         inside[range(len(inside)), range(len(inside))] = independent
     inside = np.moveaxis(inside, 4, 0)  # (m, d, d, a, a)
     to_first = inside[..., 1:, 1:] - inside[..., 1:, :1] - inside[..., :1, 1:] + inside[..., :1, :1]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
+from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Method
@@ -212,7 +213,8 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
 
 def _unpack(arrays: Arrays, page: Page) -> Fitted:
     kernel, effects = _rebuilt(page["kernel"], numbered(arrays, "kernel")), arrays.get("log_effect_variance")
-    prior, objects = UtilityPrior(kernel, effects, page.get("shared", False)), Objects(arrays["X"], arrays["codes"])
+    shared = page["version"] >= 4 and page["shared"]
+    prior, objects = UtilityPrior(kernel, effects, shared), Objects(arrays["X"], arrays["codes"])
     draws, gain = None, arrays["gain"]
     if "draws_inverse" in arrays:
         # Versions before 4: all draws have the same hyperparameters, and no sites are known.
@@ -221,7 +223,8 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
     elif "draws_dual" in arrays:
         leaves, like = jax.tree.flatten(prior)
         settings = jax.tree.unflatten(like, numbered(arrays, "draws_prior", len(leaves)))
-        draws = draws_of(settings, objects, arrays["draws_dual"])
+        with computing("cpu"):
+            draws = draws_of(settings, objects, arrays["draws_dual"])
     posterior = Posterior(prior, objects, arrays["mean"], arrays["dual"], gain, arrays.get("lapse"), draws)
     result = _unpacked_result(page["fit"], arrays["elbo_trace"])
     if draws is not None and not result.intervals:

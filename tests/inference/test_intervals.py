@@ -1,0 +1,147 @@
+"""Honest draws after a dense fit: sampled where the problem is small, else Gaussian and mixed over settings."""
+
+import jax
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from choicegp.compute.progress import Clock
+from choicegp.inference import intervals
+from choicegp.inference.driver import Task, Watch
+from choicegp.inference.hyperposterior import hyper_posterior
+from choicegp.inference.intervals import MOST_SAMPLED, with_intervals
+from choicegp.inference.mcmc import BLOCK, MOST_SETTINGS
+from choicegp.inference.posterior import factorise_on_host
+from choicegp.model.kernels import RBF
+from choicegp.model.prior import UtilityPrior
+
+from .conftest import FIXED, LEARN, T, conditioned, covariance_of, fitted
+
+N_DRAWS = 512
+
+
+@pytest.fixture(scope="module")
+def fit(problem):
+    return fitted(problem, LEARN, prior=UtilityPrior.create(RBF(1.5, 2.7), 2, 2, shared=True), tol=1e-3)
+
+
+def task_of(fit, problem, learning=LEARN, seconds=None, **options):
+    return Task(fit.prior, problem, learning, Watch(Clock(seconds)), 1, 0, **options)
+
+
+@pytest.fixture
+def gaussian(monkeypatch):
+    """Let every problem be too large to be sampled."""
+    monkeypatch.setattr(intervals, "MOST_SAMPLED", 2 * T - 1)
+
+
+def assert_dense_parts_stay(found, fit):
+    for name in ("mean", "dual", "gain"):
+        np.testing.assert_array_equal(getattr(found.posterior, name), getattr(fit.posterior, name))
+    assert (found.elbo, found.status, found.message) == (fit.elbo, fit.status, fit.message)
+
+
+def parameters_of(draws):
+    """The hyperparameters of all settings, (H, n)."""
+    settings = [jax.tree.map(lambda leaf, h=h: leaf[h], draws.prior) for h in range(len(draws.dual))]
+    return np.array([np.asarray(ravel_pytree(one)[0]) for one in settings])
+
+
+def test_small_problems_are_sampled(fit, problem, monkeypatch):
+    monkeypatch.setattr(intervals, "N_SAMPLED", 2 * BLOCK)
+    monkeypatch.setattr(intervals, "N_WARM_UP", BLOCK)
+    monkeypatch.setattr(intervals, "MOST_SAMPLED", 2 * T)
+    found, words = with_intervals(task_of(fit, problem), fit)
+    assert words.startswith("NUTS over utilities and hyperparameters: 128 draws, R-hat at most ")
+    assert "make more draws" not in words, "advice for another option"
+    draws = found.posterior.draws
+    assert draws.dual.shape == (8, BLOCK, 3, T)
+    assert len(np.unique(parameters_of(draws), axis=0)) > 4, "hyperparameters are uncertain"
+    assert_dense_parts_stay(found, fit)
+
+
+def test_at_the_time_limit_what_there_is_is_kept(fit, problem):
+    found, words = with_intervals(task_of(fit, problem, seconds=0.0), fit)
+    assert words.startswith("NUTS over utilities and hyperparameters: 64 draws, ")
+    assert "the time limit ended it early" in words
+    assert found.posterior.draws.dual.shape == (4, BLOCK, 3, T)
+    assert_dense_parts_stay(found, fit)
+
+
+def test_beyond_the_gaussian_is_mixed_over_settings(fit, problem, gaussian):
+    assert MOST_SAMPLED == 600
+    found, words = with_intervals(task_of(fit, problem), fit)
+    assert words == f"Gaussian utilities, mixed over {MOST_SETTINGS} settings of the hyperparameters"
+    draws = found.posterior.draws
+    assert draws.dual.shape == (MOST_SETTINGS, N_DRAWS // MOST_SETTINGS, 3, T)
+    assert_dense_parts_stay(found, fit)
+    # The settings are draws of the hyperposterior: of 32, each mean within four standard errors, and of its spread.
+    parameters = parameters_of(draws)
+    scale = np.asarray(hyper_posterior(fit.prior, fit.sites, problem, LEARN.hyperpriors).scale)
+    sd = np.sqrt(np.sum(scale**2, axis=1))
+    shared, own = fit.prior.kernels.log_variance.shape[0], len(sd)
+    assert (shared, own) == (3, 9)
+    ordered = np.asarray(ravel_pytree(fit.prior)[0])
+    # Aligning may exchange the two utilities' own rows: those of the shared part stay.
+    rows = [0, 1, 6]
+    np.testing.assert_allclose((parameters[:, rows].mean(axis=0) - ordered[rows]) / sd[rows], 0.0, atol=0.72)
+    assert np.all(np.abs(np.log(parameters[:, rows].std(axis=0) / sd[rows])) < 0.6)
+
+
+def test_at_each_setting_the_draws_have_the_gaussian_posteriors_mean(fit, problem, gaussian):
+    draws = with_intervals(task_of(fit, problem), fit)[0].posterior.draws
+    for h in (0, 7, 31):
+        prior = jax.tree.map(lambda leaf, h=h: leaf[h], draws.prior)
+        K = np.asarray(covariance_of(prior, problem))
+        drawn = np.einsum("pij,spj->spi", K, draws.dual[h])
+        u = drawn[:, :1] + drawn[:, 1:]
+        # The order of the utilities may have been undone, and the sites have the old one.
+        exact = []
+        for order in ([0, 1], [1, 0]):
+            sites = jax.tree.map(lambda part, order=order: np.asarray(part)[order], fit.sites)
+            moments = conditioned(factorise_on_host(K), sites)
+            exact.append(float(np.abs(u.mean(axis=0) - moments.mean).max()))
+        assert min(exact) < 1e-4, "in pairs of opposite signs"
+        root = np.asarray(factorise_on_host(K).root)
+        product = draws.inverse[h] @ root @ np.swapaxes(root, 1, 2)
+        np.testing.assert_allclose(product, np.broadcast_to(np.eye(T), K.shape), atol=1e-4)
+
+
+def test_a_mixture_is_wider_than_the_gaussian_at_the_best_hyperparameters(fit, problem, gaussian):
+    mixed = with_intervals(task_of(fit, problem), fit)[0].posterior
+
+    def width(posterior):
+        draws = posterior.draws
+        spread = []
+        for h in range(len(draws.dual)):
+            prior = jax.tree.map(lambda leaf, h=h: leaf[h], draws.prior)
+            parts = np.einsum("pij,spj->spi", prior.covariance(posterior.objects, posterior.objects), draws.dual[h])
+            u = parts[:, :1] + parts[:, 1:]
+            spread.append(u - u.mean(axis=2, keepdims=True))
+        return np.concatenate(spread).std(axis=0).mean()
+
+    assert width(mixed) > 1.05 * width(fit.posterior)
+
+
+def test_the_same_seed_gives_the_same_settings(fit, problem, gaussian):
+    one, two, other = (with_intervals(task_of(fit, problem, seed=seed), fit)[0].posterior.draws for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.dual, two.dual)
+    assert not np.array_equal(one.dual, other.dual)
+
+
+def test_large_problems_have_fewer_settings_and_as_many_draws(fit, problem, gaussian, monkeypatch):
+    monkeypatch.setattr(intervals, "_MOST_NUMBERS", 11 * 3 * T**2)
+    found, words = with_intervals(task_of(fit, problem), fit)
+    assert words == "Gaussian utilities, mixed over 8 settings of the hyperparameters"
+    assert found.posterior.draws.dual.shape == (8, 64, 3, T)
+    monkeypatch.setattr(intervals, "_MOST_NUMBERS", 1.0)
+    assert with_intervals(task_of(fit, problem), fit)[0].posterior.draws.dual.shape == (4, 128, 3, T)
+
+
+def test_hyperparameters_that_are_held_are_named_so(fit, problem, gaussian, monkeypatch):
+    found, words = with_intervals(task_of(fit, problem, FIXED), fit)
+    assert words == "Gaussian utilities at the hyperparameters of the fit"
+    assert np.ptp(parameters_of(found.posterior.draws), axis=0).max() == 0.0
+    monkeypatch.setattr(intervals, "MOST_SAMPLED", 2 * T)
+    _, words = with_intervals(task_of(fit, problem, FIXED, seconds=0.0), fit)
+    assert words.startswith("NUTS over utilities: 64 draws, ")
