@@ -46,6 +46,8 @@ def test_a_real_run_measures_everything():
     assert 0 <= values["coverage"] <= 1
     assert sum(values["tenth_count"]) == 2 * 3 * honesty_data.N_TEST
     assert values["differences"] == 2 * (values["shown_objects"] - 1)
+    assert values["intervals"].startswith("NUTS over utilities and hyperparameters: 64 draws")
+    assert values["has_effects"] in (True, False)
     for kind in ("known", "new"):
         for who in ("", "constant_", "logistic_"):
             assert values[f"{kind}_{who}score"] < 0 < values[f"{kind}_{who}loss"]

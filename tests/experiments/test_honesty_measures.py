@@ -13,7 +13,8 @@ from choicegp.experiments.honesty_measures import aligned, coverage, jump, surel
 class FakeModel:
     """What is used of `ChoiceGP`: draws around given utilities, and one probability for all objects."""
 
-    fit_result_ = SimpleNamespace(status="converged", notes=("dense",))
+    fit_result_, intervals_ = SimpleNamespace(status="converged", notes=("dense",)), "draws"
+    fitted_ = SimpleNamespace(has_effects=False)
 
     def __init__(self, U, sd, probability=0.5):
         self.U, self.sd, self.probability = U, sd, probability

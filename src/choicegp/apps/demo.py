@@ -82,7 +82,7 @@ def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Pat
     from choicegp.apps.summaries import drivers_in_words, fit_in_words, quality_in_words
     from choicegp.plotting.files import draw, save_figure
 
-    say("Learning two hidden utilities from her answers ...")
+    say("Learning two hidden utilities from her answers, and how sure they are. This can take a minute or two ...")
     model = ChoiceGP(n_utilities=2, random_state=seed).fit(data)
     say(fit_in_words(model, len(data)) + "\n")
     known = datasets.ObjectTable("alice", catalogue, datasets.alice(catalogue), ("work", "comfort"))

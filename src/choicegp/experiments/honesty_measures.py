@@ -39,6 +39,7 @@ def fitted(settings: RunSettings, train: ChoiceData) -> tuple[ChoiceGP, RunValue
     shown = len(np.unique(train.flat_shown))
     return model, {
         "fit_seconds": seconds, "fit_status": result.status, "notes": "; ".join(result.notes), "shown_objects": shown,
+        "intervals": model.intervals_, "has_effects": model.fitted_.has_effects,
     }  # fmt: skip
 
 

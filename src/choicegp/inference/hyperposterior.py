@@ -4,7 +4,7 @@ With the sites of a dense fit held, the evidence log Z of prior and sites is a f
 and its gradient is known without differentiating a factorisation (`choicegp.inference.dense`).  Differences of that
 gradient give the curvature of log Z + log p(hyperparameters) at its maximum.  No direction is given more spread than
 the hyperpriors have: where the choices say nothing about a hyperparameter, those speak.  With many objects, where
-gradients are costly and hyperparameters well known, those of one kind and part move together.
+gradients are costly and hyperparameters well known, all of one kind and part move together.
 """
 
 from functools import partial
