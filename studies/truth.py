@@ -1,10 +1,11 @@
 """How far the approximations are from the exact posterior: `dense` and `paper` against long MCMC.
 
-Every method has the same, fixed hyperparameters.  Eight small problems, sets of 2 to 6 objects, 1 to 3 utilities;
-answers without errors, with errors, and contradictory ones.  Held-out sets are over the same objects.  Errors are
-mean absolute differences to MCMC: of object-choice probabilities, of posterior means and standard deviations of
-utility differences (utilities matched to MCMC's), and of log P of held-out choices.  The method "mcmc" is a second set
-of chains: predictions use 512 draws, and two such sets differ by that much.
+Every method has the same, fixed hyperparameters and independent utilities, as the paper has them.  Eight small
+problems, sets of 2 to 6 objects, 1 to 3 utilities; answers without errors, with errors, and contradictory ones.
+Held-out sets are over the same objects.  Errors are mean absolute differences to MCMC: of object-choice probabilities,
+of posterior means and standard deviations of utility differences (utilities matched to MCMC's), and of log P of
+held-out choices.  The method "mcmc" is a second set of chains: predictions use 512 draws, and two such sets differ by
+that much.
 
     python studies/truth.py            # under an hour on two cores
     python studies/truth.py --quick    # shorter chains and 500 Adam steps, to see that it runs
@@ -95,8 +96,8 @@ def main() -> None:
     )
     args = parser.parse_args()
     options = {
-        "kernel": RBF(LENGTHSCALE, VARIANCE), "learn_hyperparameters": False, "standardize": False, "progress": False,
-        "random_state": args.seed,
+        "kernel": RBF(LENGTHSCALE, VARIANCE), "learn_hyperparameters": False, "shared_part": False,
+        "standardize": False, "progress": False, "random_state": args.seed,
     }  # fmt: skip
     n_draws = 200 if args.quick else 3000
     head = ("problem", "d", "method", "choice probabilities", "means", "sds", "log P", "exact posterior: R-hat, draws")

@@ -34,7 +34,7 @@ importlib.import_module("jaxtyping").install_import_hook("choicegp.model", "shap
 # Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
 QUICKLY_COMPILED = (
     "compute/", "datasets/", "estimators/", "experiments/", "fitting/", "hostile/", "inference/", "model/", "plotting/",
-    "prediction/", "selection/", "apps/test_selection_plot.py",
+    "prediction/", "selection/", "storage/", "apps/test_selection_plot.py", "test_readme.py",
 )  # fmt: skip
 
 
@@ -61,6 +61,17 @@ def data_folder() -> Path:
     folder = Path(named)
     assert folder.is_dir(), f"CHOICEGP_DATA names {named!r}, which is not a folder"
     return folder
+
+
+@pytest.fixture(scope="module")
+def short_chains() -> Generator[None]:
+    """Let default fits make their intervals from a few draws: the same code runs, and nothing has converged."""
+    from choicegp.inference import intervals
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("N_SAMPLED", "N_WARM_UP"):
+            patch.setattr(intervals, name, intervals.BLOCK)
+        yield
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ def all_commands(program: str) -> list[tuple[str, list[str]]]:
     return [(name, command[1:]) for name, command in shown if command[0] == program]
 
 
+@pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -159,6 +160,7 @@ def test_choicegp_commands_on_the_pages_exist():
         assert ended.returncode == 0, f"choicegp {subcommand} --help\n{ended.stdout}{ended.stderr}"
 
 
+@pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize("name", MODULES)
 def test_doctests_pass(name, tmp_path, monkeypatch, capsys):
     module = importlib.import_module(name)

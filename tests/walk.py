@@ -117,6 +117,10 @@ def main(arguments: list[str]) -> int:
         arguments = with_files(arguments, Path(folder))
         walk = Walk(output_of(arguments))
         from choicegp.apps.cli import main as command
+        from choicegp.inference import intervals
+
+        # Short chains visit the same modules as long ones.
+        intervals.N_SAMPLED = intervals.N_WARM_UP = intervals.BLOCK
 
         try:
             with contextlib.redirect_stdout(sys.stderr), walk.traced():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.fitting.embedding import EmbeddingFit
-    from choicegp.fitting.options import MCMC, Dense, Paper, Sparse
+    from choicegp.fitting.methods import MCMC, Dense, Paper, Sparse
     from choicegp.fitting.record import FitResult, Utilities
     from choicegp.model.prior import HyperPriors
     from choicegp.selection.compare import compare
@@ -50,7 +50,7 @@ _PLACES = {
     "estimators.preference_gp": "GeneralPreferenceGP PairGP PreferenceGP",
     "evaluation.diagnosis": "Diagnosis",
     "fitting.embedding": "EmbeddingFit",
-    "fitting.options": "Dense MCMC Paper Sparse",
+    "fitting.methods": "Dense MCMC Paper Sparse",
     "fitting.record": "FitResult Utilities",
     "model.prior": "HyperPriors",
     "selection.compare": "compare",

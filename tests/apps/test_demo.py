@@ -15,9 +15,12 @@ import choicegp.reading.text
 from choicegp.apps.cli import main
 from choicegp.apps.demo import first_page, program
 
+pytestmark = pytest.mark.usefixtures("short_chains")
+DRAWS = "Intervals: NUTS over utilities and hyperparameters: 64 draws, "
+
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
+def demo(tmp_path_factory, short_chains):
     """Run the demo once: its words and its folder."""
     import contextlib
     import io
@@ -39,6 +42,11 @@ def test_it_shows_the_data(demo):
     assert "150 sets of 4 objects." in words
 
 
+def test_it_says_what_made_the_intervals(demo):
+    words, _ = demo
+    assert DRAWS in words
+
+
 def shell(command, folder):
     """Run a line in a shell that finds no choicegp on its PATH; return what it printed."""
     environment = os.environ | {"PATH": os.defpath}
@@ -57,7 +65,7 @@ def test_the_commands_that_it_prints_run_as_printed(demo, run, tmp_path, monkeyp
     commands = re.findall(r"^  (\S.* (?:plot|fit|predict|describe) .*)$", words, flags=re.MULTILINE)
     assert len(commands) == 4
     assert "Usage: choicegp describe" in shell(commands[-1], tmp_path)
-    for command, written in zip(commands, ("effects.png", "Fitted", "probability", "Usage"), strict=True):
+    for command, written in zip(commands, ("effects.png", DRAWS, "probability", "Usage"), strict=True):
         # The program is known to start; the rest is quicker in this process.
         code, out, err = run(*shlex.split(command)[1:])
         assert (code, err) == (0, ""), command
@@ -164,9 +172,11 @@ def test_the_first_page_has_her_ticks():
 def test_a_table_is_fitted(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     choicegp.datasets.sincos(n_objects=20, n_sets=15).data.write("choices.csv")
-    code, out, err = run("fit", "choices.csv", "-o", "model.cgp", "-d", "1", "--restarts", "1", "--lapse", "learn")
+    quick = ("-d", "1", "--restarts", "1", "--lapse", "learn", "--intervals", "none")
+    code, out, err = run("fit", "choices.csv", "-o", "model.cgp", *quick)
     assert (code, err) == (0, "")
     assert "Fitted 1 utility to 15 sets" in out
+    assert "Intervals: Gaussian utilities at the most probable hyperparameters: intervals are too narrow." in out
     assert re.search(r"ELBO -\d", out)
     assert {path.name for path in tmp_path.iterdir()} == {"choices.csv", "model.cgp"}
     code, out, _ = run("predict", "model.cgp", "choices.csv")

@@ -98,6 +98,10 @@ class TestCommand:
         assert lines[0].split()[0] == "1"
         assert next(line for line in lines if line.startswith("Chosen: ")).startswith("Chosen: 1 utility: ")
         assert ChoiceGP.load("model.cgp").n_utilities_ == 1
+        assert lines[-3] == (
+            "Intervals: Gaussian utilities at the most probable hyperparameters: intervals are too narrow. "
+            "For better ones run choicegp fit with -d 1."
+        )
         assert lines[-2:] == ["The model is in model.cgp.", "The plot is in s.png."]
         assert (choices / "s.png").read_bytes().startswith(b"\x89PNG")
 

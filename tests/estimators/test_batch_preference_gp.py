@@ -80,7 +80,7 @@ def test_log_probabilities_are_the_logs_of_the_probabilities(gaussian, discernib
 
 def test_discernibility_is_choicegp_with_one_utility(discernibility, triples):
     train, test = triples
-    choice = ChoiceGP(1, intervals="none", **QUICK).fit(train)
+    choice = ChoiceGP(1, intervals="none", object_effects=False, **QUICK).fit(train)
     assert discernibility.elbo_ == choice.elbo_
     assert np.array_equal(discernibility.posterior_.mean, choice.posterior_.mean)
     assert all(np.array_equal(*both) for both in zip(discernibility.predict(test), choice.predict(test), strict=True))

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -110,8 +111,12 @@ class TestCompare:
         models = {"short": quick(max_iter=2).fit(half), "long": quick().fit(half)}
         with warnings.catch_warnings(action="ignore"):
             ours = compare(models, method="psis")
-            theirs = arviz_stats.compare({name: model.to_datatree() for name, model in models.items()})
-        assert set(theirs.columns) <= set(ours.columns)
+            # From version 1 on ArviZ rounds, unless it is told not to.
+            exact = {"round_to": "none"} if "round_to" in signature(arviz_stats.compare).parameters else {}
+            theirs = arviz_stats.compare({name: model.to_datatree() for name, model in models.items()}, **exact)
+        # Since then there are columns of words and of a normal approximation, and what is lost is negative.
+        assert set(theirs.columns) - {"p_worse", "diag_diff", "diag_elpd"} <= set(ours.columns)
+        theirs["elpd_diff"] = theirs["elpd_diff"].abs()
         for column, tolerance in (("rank", 0), ("elpd", 1e-6), ("p", 1e-6), ("elpd_diff", 1e-6), ("weight", 1e-3)):
             np.testing.assert_allclose(ours[column], theirs[column], atol=tolerance, rtol=1e-6)
 
@@ -183,6 +188,8 @@ class TestDataTree:
     def test_samples_are_those_of_the_model(self, tree, alice_model):
         mean = alice_model.utilities(alice_model.data_).mean[np.unique(alice_model.data_.flat_shown)]
         sampled = tree["posterior/utility"].values[0]
+        # The mean of the shown objects is zero for the model, and anything for the samples.
+        sampled = sampled - sampled.mean(axis=1, keepdims=True)
         error = np.abs(sampled.mean(axis=0) - mean) / (sampled.std(axis=0) / np.sqrt(200) + 1e-9)
         assert np.mean(error < 4) > 0.98
 

@@ -118,7 +118,7 @@ def test_train_test_split(data):
 
 
 def test_repr(model):
-    assert repr(model) == "ChoiceGP(n_restarts=1, max_iter=30, progress=False)"
+    assert repr(model) == "ChoiceGP(intervals='none', object_effects=False, n_restarts=1, max_iter=30, progress=False)"
     assert "RBF" in repr(ChoiceGP(kernel=RBF() + Additive(), hyperpriors=None))
 
 

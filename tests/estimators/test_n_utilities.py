@@ -1,6 +1,7 @@
 """The search for the number of utilities."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -68,8 +69,11 @@ def test_without_a_seed_one_is_drawn(half):
     assert f"random_state={found.model.random_state} repeats this fit" in found.model.fit_result_.notes[-1]
 
 
-def test_a_seed_drawn_for_auto_is_reported_and_repeats_the_fit(half):
+def test_a_seed_drawn_for_auto_is_reported_and_repeats_the_fit(half, monkeypatch):
+    """Object effects are added after the search, by a fit that has the same seed."""
+    monkeypatch.setattr(estimators_n_utilities, "select_n_utilities", partial(select_n_utilities, max_utilities=1))
     model = ChoiceGP("auto", random_state=None, intervals="none", n_restarts=1, max_iter=5, progress=False).fit(half)
+    assert model.fitted_.has_effects
     assert model.random_state is None
     seed = int(re.search(r"random_state=(\d+) repeats this fit", model.fit_result_.notes[-1])[1])
     again = ChoiceGP("auto", random_state=seed, intervals="none", n_restarts=1, max_iter=5, progress=False).fit(half)
@@ -136,21 +140,43 @@ def test_a_fit_grows_from_a_smaller_model(found, sincos):
     assert grown.elbo <= found.table["elbo"].loc[2]
 
 
-def test_starts_with_one_utility_more(found, sincos):
+def mean_of(start, problem) -> np.ndarray:
+    factor = factorise_on_host(np.asarray(prior_covariance(start.prior, problem)))
+    return np.asarray(condition(factor, start.sites).mean)[:, : problem.n_objects]
+
+
+def test_starts_with_one_utility_more(sincos):
     """The sites of the smaller model are recovered: with its prior they make its posterior."""
+    model = ChoiceGP(2, shared_part=False, **QUICK).fit(sincos)
+    posterior = model.posterior_
+    problem = pose(sincos, (sincos.X - model.centre_) / model.scale_, np.arange(len(sincos.X)), effects=False)
+    with computing():
+        starts = grown_starts(posterior, posterior.prior, problem)
+        assert len(starts) == 3  # a copy of either, and zero
+        for start, copied in zip(starts, (0, 1, None), strict=True):
+            assert start.prior.n_utilities == 3
+            expected = 0.0 * posterior.mean[:1] if copied is None else posterior.mean[copied : copied + 1]
+            np.testing.assert_allclose(mean_of(start, problem), np.concatenate([posterior.mean, expected]), atol=1e-3)
+
+
+def test_starts_with_one_utility_more_keep_the_shared_part(found, sincos):
+    """Sites of a further utility would say something about the shared part; one without sites is that part alone."""
     model = found.models[2]
     posterior = model.posterior_
     problem = pose(sincos, (sincos.X - model.centre_) / model.scale_, np.arange(len(sincos.X)), effects=False)
     with computing():
-        starts = grown_starts(posterior, found.models[1].posterior_.prior, problem)
-        assert len(starts) == 3  # a copy of either, and zero
-        n = problem.n_objects
-        for start, copied in zip(starts, (0, 1, None), strict=True):
-            assert start.prior.n_utilities == 3
-            factor = factorise_on_host(np.asarray(prior_covariance(start.prior, problem)))
-            mean = np.asarray(condition(factor, start.sites).mean)[:, :n]
-            expected = 0.0 * posterior.mean[:1] if copied is None else posterior.mean[copied : copied + 1]
-            np.testing.assert_allclose(mean, np.concatenate([posterior.mean, expected]), atol=1e-3)
+        *copies, zero = grown_starts(posterior, posterior.prior, problem)
+        assert len(copies) == 2
+        own = np.asarray(posterior.prior.covariance(posterior.objects, posterior.objects))[0]
+        shared = own @ np.asarray(posterior.dual)[0]
+        np.testing.assert_allclose(mean_of(zero, problem), np.vstack([posterior.mean, shared]), atol=1e-2)
+        for i, start in enumerate(copies):
+            assert (start.prior.shared, start.prior.n_utilities) == (True, 3)
+            np.testing.assert_array_equal(start.sites.precision[2], start.sites.precision[i])
+            np.testing.assert_array_equal(start.prior.kernels.log_lengthscale[3],
+                                          start.prior.kernels.log_lengthscale[i + 1])  # fmt: skip
+            mean = mean_of(start, problem)
+            np.testing.assert_allclose(mean[2], mean[i], atol=0.1, err_msg="equal priors and sites")
 
 
 def test_the_number_agrees_with_cross_validation(sincos, found):

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp import ChoiceData
+from choicegp import ChoiceData, HyperPriors
+from choicegp.fitting import fit as fitting
 
 
 def test_equal_features_with_different_ids_are_different_objects(twins, twin_table):
@@ -67,3 +68,53 @@ def test_row_numbers_are_no_names(quick):
     fresh = model.utilities(ChoiceData.from_sets(others, [[0, 1]]))
     np.testing.assert_allclose(fresh.mean, np.full((16, 1), fresh.mean[0, 0]), err_msg="others, for all their numbers")
     assert np.all(fresh.sd > known.sd.min())
+
+
+# Effects by evidence
+
+
+def pairs_of(own: float) -> ChoiceData:
+    """Return pairs of 16 objects of which each has, beside what its feature says, something of its own."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(16, 1))
+    shown = [rng.choice(16, 2, replace=False) for _ in range(120)]
+    return ChoiceData.from_utilities(X, 3.0 * X + own * rng.normal(size=(16, 1)), shown)
+
+
+def test_the_fit_keeps_effects_where_features_do_not_say_everything(quick):
+    data = pairs_of(3.0)
+    plain, forced, decided = (quick(n_utilities=1, object_effects=how).fit(data) for how in (False, True, "auto"))
+    assert decided.fitted_.has_effects
+    assert not plain.fitted_.has_effects
+    assert decided.elbo_ > plain.elbo_ + 10.0
+    assert decided.elbo_ == pytest.approx(forced.elbo_, abs=1.0)
+    assert decided.score(data) > plain.score(data)
+    assert float(np.exp(decided.posterior_.prior.log_effect_variance[0])) > 1.0
+
+
+def test_the_fit_drops_effects_where_the_evidence_is_clearly_against_them(quick):
+    """These hyperpriors insist on large effects, and the feature says everything."""
+    data, insist = pairs_of(0.0), HyperPriors(effect_variance=(5.0, 0.01))
+    plain, forced, decided = (
+        quick(n_utilities=1, object_effects=how, hyperpriors=insist, max_iter=90).fit(data)
+        for how in (False, True, "auto")
+    )
+    assert forced.elbo_ < plain.elbo_ - 5.0
+    assert not decided.fitted_.has_effects
+    assert decided.elbo_ == plain.elbo_
+    assert np.array_equal(decided.log_prob(data), plain.log_prob(data))
+
+
+def test_effects_are_kept_where_the_evidence_does_not_decide(quick, monkeypatch):
+    data = pairs_of(0.0)
+    plain, decided = (quick(n_utilities=1, object_effects=how).fit(data) for how in (False, "auto"))
+    assert plain.elbo_ - 5.0 < decided.elbo_ < plain.elbo_
+    assert decided.fitted_.has_effects
+    monkeypatch.setattr(fitting, "_AGAINST_EFFECTS", 0.0)
+    assert not quick(n_utilities=1, object_effects="auto").fit(data).fitted_.has_effects
+
+
+def test_effects_are_left_out_where_nothing_is_learned_or_inference_is_not_dense(quick, half):
+    assert not quick(object_effects="auto", learn_hyperparameters=False).fit(half).fitted_.has_effects
+    paper = quick(object_effects="auto", inference="paper-converged", max_iter=2).fit(half)
+    assert not paper.fitted_.has_effects

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets
+from choicegp.fitting.record import PLUG_IN
 from choicegp.inference.sparse.plan import kernel_starts
 from choicegp.kernels import RBF
 from choicegp.storage.checkpoints import Checkpoint
@@ -46,6 +47,16 @@ def test_it_learns(model, data):
     assert model.fit_result_.n_annealing == 50  # half of the hundred steps that each start is tried for
     probability = np.concatenate(model.predict_proba(data))
     assert np.all((probability >= 0) & (probability <= 1))
+
+
+def test_intervals_are_those_of_contrasts_and_said_to_be_too_narrow(model, data):
+    assert model.intervals_ == model.fit_result_.intervals == PLUG_IN
+    mean, sd, lower, upper = model.utilities(data)
+    u = model.sample_utilities(data, 4000)
+    u -= u[:, np.unique(data.flat_shown)].mean(axis=1, keepdims=True)
+    assert u.std(axis=0) == pytest.approx(sd, rel=0.1)
+    assert np.mean((lower < u) & (u < upper)) == pytest.approx(0.95, abs=0.01)
+    assert np.mean(mean[np.unique(data.flat_shown)], axis=0) == pytest.approx(np.zeros(2), abs=1e-9)
 
 
 def test_the_same_seed_gives_the_same_model(model, data):

@@ -40,6 +40,7 @@ class TestRuns:
         assert {one["code"] for one in runs(ExperimentOptions(code="abc"))} == {"abc"}
 
 
+@pytest.mark.usefixtures("short_chains")
 def test_a_real_run_measures_everything():
     values = plain(run(TINY))
     assert 0 <= values["coverage"] <= 1

@@ -52,7 +52,9 @@ class Knowing:
     elbo_ = log_evidence_ = -1.0
 
     def __init__(self, n_utilities=None, **options):
-        assert options == {"random_state": 0, "progress": False}
+        # Only a model of choices has intervals to leave out.
+        own = {} if n_utilities is None else {"intervals": "none"}
+        assert options == {"random_state": 0, "progress": False} | own
 
     def fit(self, data):
         self.data = data

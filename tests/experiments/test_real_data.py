@@ -35,7 +35,7 @@ def test_seeds_and_repetitions_are_the_users():
     assert {(settings["repetition"], settings["seed"]) for settings in planned} == {(0, 7), (1, 8)}
     quick = real_data.runs(ExperimentOptions(quick=True))
     assert len(quick) == 29
-    assert all(settings["max_iter"] < 100 and settings.get("model") != "ChoiceGP, effects" for settings in quick)
+    assert all(settings["max_iter"] < 100 and settings.get("model") != "ChoiceGP, no effects" for settings in quick)
 
 
 def test_all_models_have_the_same_split_of_all_pairs():
@@ -74,9 +74,10 @@ class Oracle:
     """In the place of ChoiceGP: it keeps the truth in a share of the sets, and the opposite of it in the others."""
 
     elbo_, fit_result_ = -1.0, SimpleNamespace(status="converged")
+    fitted_ = SimpleNamespace(has_effects=True)
 
-    def __init__(self, n_utilities, **options):
-        assert n_utilities == 3
+    def __init__(self, n_utilities, intervals, **options):
+        assert (n_utilities, intervals) == (3, "none")
         self.options = options
 
     def fit(self, data):
@@ -96,6 +97,7 @@ def test_a_model_of_choices_is_scored_by_the_object_that_it_rather_keeps(monkeyp
     monkeypatch.setattr(real_data, "ChoiceGP", Oracle)
     values = real_data.run(TINY | {"part": "accuracy", "model": "ChoiceGP", "rule": "none"})
     assert values["accuracy"] == 0.5
+    assert values["has_effects"] is True
     assert values["common_accuracy"] == pytest.approx(1 - 1 / values["n_comparable"])
     assert "majority_accuracy" not in values
 
@@ -135,7 +137,9 @@ def outcomes(tables=tuple(NAMES), repetitions=3) -> list[Outcome]:
             score -= 0.3 if settings["rule"] == "random" else 0
             values = {"n_drawn": 50, "n_train": 735, "n_test": 490, "n_comparable": 98, "accuracy": score,
                       "common_accuracy": 0.9, "objective": -9.0, "status": "converged"}  # fmt: skip
-            values |= {"majority_accuracy": 0.7} if model in GAP else {}
+            values |= {"majority_accuracy": 0.7} if model in GAP else {"has_effects": model == "ChoiceGP"}
+            if model == "ChoiceGP" and table == "am" and settings["repetition"] == 0:
+                values["has_effects"] = False
         made.append(Outcome(settings, values, 1.0, "0"))
     return made
 
@@ -168,6 +172,7 @@ def test_the_report_has_our_values_beside_the_papers(tests_made):
     majority, coin, common, tests, utilities = text.split("### ")[1:]
     assert row(majority, "Slump")[1:4] == ["0.911 ± 0.000 (0.91)", "0.911 ± 0.000", "0.931 ± 0.004 (0.93)"]
     assert "ChoiceGP +0.001 (+0.001 to +0.001)" in majority
+    assert "It did so in 2 of 3 (AM), 3 of 3 (EDM), 3 of 3 (Jura), 3 of 3 (Slump), 3 of 3 (Vehicle)." in majority
     assert "on 0 of 5 tables, in the paper on 4 (AM, EDM, Jura, Vehicle)" in majority
     assert row(coin, "AM")[1:3] == ["0.600", "0.621 ± 0.004 (0.74)"]
     assert "on 5 of 5 tables" in coin

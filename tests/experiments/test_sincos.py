@@ -59,7 +59,9 @@ def test_the_quick_version_is_smaller():
 
 
 def test_a_posterior_is_scored_and_aligned_with_the_truth(monkeypatch):
-    monkeypatch.setattr(sincos, "ChoiceGP", partial(ChoiceGP, n_restarts=1, max_iter=60))
+    monkeypatch.setattr(
+        sincos, "ChoiceGP", partial(ChoiceGP, intervals="none", object_effects=False, n_restarts=1, max_iter=20)
+    )
     settings = {"kind": "posterior", "n_sets": 40, "set_size": 3, "n_objects": 24, "n_test": 40, "seed": 0}
     values = sincos.run(settings, None)
     json.dumps(values, allow_nan=False)
@@ -77,6 +79,7 @@ def test_a_posterior_is_scored_and_aligned_with_the_truth(monkeypatch):
     assert len(values["shown_inputs"]) == values["n_shown"] <= 24
     assert 0.5 < values["accuracy_known"] <= 1
     assert values["status"] == "stopped"  # at this test's limit of steps
+    assert "intervals are too narrow" in values["intervals"]
 
 
 def test_order_level_and_scale_of_the_draws_are_the_truths():

@@ -8,7 +8,8 @@ import pytest
 from sklearn.base import clone
 
 from choicegp import MCMC, ChoiceGP, ChoiceGPError, Dense, Paper, Sparse
-from choicegp.fitting.options import METHODS, Auto, FitOptions, Method
+from choicegp.fitting.methods import METHODS, Auto, Method
+from choicegp.fitting.options import FitOptions
 
 RECORDS = (
     Dense(max_iter=9),

@@ -141,8 +141,8 @@ def test_whether_a_part_is_shared_is_no_number():
 
 def test_lengthscales_are_expected_to_grow_with_the_number_of_features():
     one, many = HyperPriors(), HyperPriors().for_features(9)
-    assert (one.lengthscale, one.variance) == ((0.5, 1.0), (2.0, 2.0))
-    assert many.lengthscale == (pytest.approx(0.5 + np.log(3.0)), 1.0)
+    assert (one.lengthscale, one.variance) == ((0.5, 1.2), (3.0, 3.0))
+    assert many.lengthscale == (pytest.approx(0.5 + np.log(3.0)), 1.2)
     assert many._replace(lengthscale=one.lengthscale) == one
 
 

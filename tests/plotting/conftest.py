@@ -31,7 +31,9 @@ class Model:
         X = X.with_encoding(self.encoding_).X if isinstance(X, ChoiceData) else self.encoding_.encode(X)
         scaled = (X - self.centre_) / self.scale_
         waves = np.random.default_rng(1).normal(size=(X.shape[1], self.n_utilities_))
-        return Utilities(3 * np.sin(scaled @ waves), 0.3 + 0.1 * np.cos(scaled @ waves))
+        mean, sd = 3 * np.sin(scaled @ waves), 0.3 + 0.1 * np.cos(scaled @ waves)
+        # Draws have intervals with the mean anywhere inside.
+        return Utilities(mean, sd, mean - 2.3 * sd, mean + 1.6 * sd)
 
     @cached_property
     def posterior_(self):

@@ -43,12 +43,22 @@ class TestUtilities:
         ax = plots.plot_utilities(line_model)
         for i in range(2):
             x, y = line(ax, f"utility {i + 1}")
-            mean, sd = line_model.utilities(x[:, None])
-            assert y == pytest.approx(mean[:, i])
+            found = line_model.utilities(x[:, None])
+            assert y == pytest.approx(found.mean[:, i])
             grid, low, high = band(ax, i)
             assert grid == pytest.approx(x)
-            assert low == pytest.approx(mean[:, i] - Z95 * sd[:, i])
-            assert high == pytest.approx(mean[:, i] + Z95 * sd[:, i])
+            assert low == pytest.approx(found.lower[:, i])
+            assert high == pytest.approx(found.upper[:, i])
+
+    def test_a_model_without_ends_of_intervals_has_bands_by_its_standard_deviations(self, line_model, monkeypatch):
+        with_ends = line_model.utilities
+        monkeypatch.setattr(line_model, "utilities", lambda X: with_ends(X)._replace(lower=None, upper=None))
+        ax = plots.plot_utilities(line_model)
+        x, _ = line(ax, "utility 1")
+        mean, sd, _, _ = with_ends(x[:, None])
+        _, low, high = band(ax, 0)
+        assert low == pytest.approx(mean[:, 0] - Z95 * sd[:, 0])
+        assert high == pytest.approx(mean[:, 0] + Z95 * sd[:, 0])
 
     def test_the_range_and_the_ticks_are_those_of_the_shown_objects(self, line_model):
         ax = plots.plot_utilities(line_model)
@@ -73,9 +83,10 @@ class TestUtilities:
         shown = model.encoding_.decode(model.data_.X[:-1])
         frame = pd.DataFrame({"keyboard": ["de", "uk", "us"]})
         frame["size_0"], frame["size_1"] = shown["size_0"].median(), shown["size_1"].median()
-        mean, sd = model.utilities(frame)
-        assert points[:, 1] == pytest.approx(mean[:, 0])
-        assert ends[:, 1, 1] == pytest.approx(mean[:, 0] + Z95 * sd[:, 0])
+        found = model.utilities(frame)
+        assert points[:, 1] == pytest.approx(found.mean[:, 0])
+        assert ends[:, 0, 1] == pytest.approx(found.lower[:, 0])
+        assert ends[:, 1, 1] == pytest.approx(found.upper[:, 0])
         assert [label.get_text() for label in ax.get_xticklabels()] == ["de", "uk", "us"]
 
     def test_several_features_need_a_name(self, model):

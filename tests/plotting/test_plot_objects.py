@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("no_pyplot_figures")
 class TestObjects:
     def test_points_are_posterior_means_and_the_front_is_marked(self, model):
         ax = plots.plot_objects(model)
-        mean, sd = model.utilities(model.data_)
+        mean, sd, _, _ = model.utilities(model.data_)
         front = undominated(mean)
         rest, marked = (
             next(c for c in ax.collections if str(c.get_label()).startswith(name))
@@ -91,7 +91,7 @@ class TestObjects:
     def test_with_one_utility_the_best_are_listed(self):
         single = Model(choices(laptop_table(2, n=40)), n_utilities=1)
         ax = plots.plot_objects(single)
-        mean, sd = single.utilities(single.data_)
+        mean, sd, _, _ = single.utilities(single.data_)
         best = np.argsort(-mean[:, 0])[:30]
         points, ends = bars(ax, "standard deviation")
         assert points[:, 0] == pytest.approx(mean[best, 0])

@@ -11,6 +11,7 @@ from choicegp.inference import dense
 from choicegp.inference.driver import Learning, Task, Watch, infer
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
+from choicegp.inference.starts import moments_at
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 
@@ -33,7 +34,7 @@ def posed(data: ChoiceData) -> Problem:
 def fit_fixed(data: ChoiceData, prior: UtilityPrior, warm: Posterior | None = None, lapse: float = 0.0) -> Posterior:
     """Fit with the hyperparameters of ``prior``, annealed or from an earlier posterior, on many points."""
     problem = posed(data)
-    start = None if warm is None else warm.mean_and_covariance_at(problem.objects)
+    start = None if warm is None else moments_at(warm, problem.objects)
     few, dense.N_POINTS = dense.N_POINTS, 64
     try:
         steps = 200 if warm is None else 60
@@ -52,8 +53,8 @@ def often_shown(n_objects: int, n_sets: int, size: int, n_utilities: int) -> Cho
     raise AssertionError("no such data")
 
 
-def make_case(size: int, n_utilities: int, n_objects: int, n_sets: int, variance: float = 8.0) -> Case:
+def make_case(size: int, n_utilities: int, n_objects: int, n_sets: int, *, shared: bool = False) -> Case:
     data = often_shown(n_objects, n_sets, size, n_utilities)
-    prior = UtilityPrior.create(RBF(1.0, variance), 2, n_utilities)
+    prior = UtilityPrior.create(RBF(1.0, 8.0), 2, n_utilities, shared=shared)
     posterior = fit_fixed(data, prior)
     return Case(data, Objects(data.X, np.arange(n_objects)), posed(data), posterior)

@@ -15,6 +15,7 @@ from .conftest import fit_fixed, make_case, posed
 
 # Set size, utilities, objects, sets.
 PROBLEMS = {"pairs": (2, 3, 12, 24), "threes": (3, 2, 14, 20), "fives": (5, 2, 20, 18), "eights": (8, 1, 20, 18)}
+PROBLEMS |= {"shared": PROBLEMS["threes"]}  # the same choices, by utilities with a part in common
 
 
 class Made(dict):
@@ -30,7 +31,7 @@ class Made(dict):
 
 @pytest.fixture(scope="module")
 def cases():
-    return Made(lambda name: make_case(*PROBLEMS[name]))
+    return Made(lambda name: make_case(*PROBLEMS[name], shared=name == "shared"))
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,24 @@ def test_the_result_is_whole(cases, results, name):
     assert ((clipped >= 0) & (clipped <= 1)).all()
 
 
+def test_a_shared_part_is_left_out_with_its_correlations(cases, results):
+    """Cavities of utilities taken for independent are others than those of all differences together."""
+    case = cases["shared"]
+    fits = Refitter(case.posterior, case.problem)
+    assert fits.full.covariance.ndim == 4
+    between = fits.full.covariance[0, 1] / np.sqrt(np.outer(*(np.diag(fits.full.covariance[i, i]) for i in (0, 1))))
+    assert np.abs(np.diag(between)[: case.problem.n_objects]).mean() > 0.2
+    wrong = fits.full._replace(covariance=np.stack([fits.full.covariance[i, i] for i in (0, 1)]))
+    batch = case.problem.batches[0]
+    ours, theirs = _own_marginals(fits.full, batch.rows), _own_marginals(wrong, batch.rows)
+    np.testing.assert_allclose(ours.mean, theirs.mean)
+    a = len(batch.rows) - 1
+    together, apart = (own.root @ np.swapaxes(own.root, 1, 2) for own in (ours, theirs))
+    np.testing.assert_allclose(together[:, :a, :a], apart[:, :a, :a], atol=1e-8)
+    assert np.abs(together[:, :a, a:]).max() > 0.1
+    assert np.abs(apart[:, :a, a:]).max() < 1e-9
+
+
 def test_without_refits_it_says_which_sets_are_in_doubt(cases):
     case = cases["fives"]
     result = cavity_loo(case.posterior, case.problem, len(case.data), max_refits=0)
@@ -97,25 +116,25 @@ def test_refits_side_by_side_change_nothing(cases, results):
 
 def test_a_cavity_is_the_posterior_without_the_site():
     rng = np.random.default_rng(0)
-    d, m, n = 2, 3, 4
-    other = rng.normal(size=(d, m, n, n))
+    m, n = 3, 8  # sets, and differences of all utilities together
+    other = rng.normal(size=(m, n, n))
     other = other @ np.swapaxes(other, -1, -2) + np.eye(n)  # precision of all that is not the set's own site
-    half = rng.normal(size=(d, m, n, 2))
+    half = rng.normal(size=(m, n, 2))
     own = half @ np.swapaxes(half, -1, -2)
-    pull, linear = rng.normal(size=(d, m, n)), rng.normal(size=(d, m, n))
+    pull, linear = rng.normal(size=(m, n)), rng.normal(size=(m, n))
     covariance = np.linalg.inv(other + own)
-    mean = np.einsum("dmij,dmj->dmi", covariance, pull + linear)
+    mean = np.einsum("mij,mj->mi", covariance, pull + linear)
     found, leverage = _cavities(_Differences(mean, np.linalg.cholesky(covariance)), own, linear)
     np.testing.assert_allclose(found.root @ np.swapaxes(found.root, -1, -2), np.linalg.inv(other), atol=1e-9)
-    np.testing.assert_allclose(found.mean, np.einsum("dmij,dmj->dmi", np.linalg.inv(other), pull), atol=1e-9)
-    shares = np.linalg.eigvals(covariance @ own).real.max(axis=(0, 2))
+    np.testing.assert_allclose(found.mean, np.einsum("mij,mj->mi", np.linalg.inv(other), pull), atol=1e-9)
+    shares = np.linalg.eigvals(covariance @ own).real.max(axis=1)
     np.testing.assert_allclose(leverage, shares)
 
 
 def test_a_certain_site_leaves_numbers():
     """Rounding may bring an eigenvalue of S P to 1 and above: still no infinity, no NaN."""
-    found, leverage = _cavities(_Differences(np.zeros((1, 1, 1)), np.ones((1, 1, 1, 1))), np.full((1, 1, 1, 1), 2.0),
-                                np.zeros((1, 1, 1)))  # fmt: skip
+    found, leverage = _cavities(_Differences(np.zeros((1, 1)), np.ones((1, 1, 1))), np.full((1, 1, 1), 2.0),
+                                np.zeros((1, 1)))  # fmt: skip
     assert np.isfinite(found.root).all()
     assert leverage[0] <= 1.0
 
@@ -124,8 +143,8 @@ def test_marginals_of_equal_objects_are_degenerate_not_nan():
     covariance = np.array([[[1.0, 1.0], [1.0, 1.0]]])
     posterior = Settled((), np.array([[0.5, 0.5]]), covariance, 0.0, 1.0, 0.0)
     own = _own_marginals(posterior, np.array([[0], [1]]))
-    assert own.mean.tolist() == [[[0.0]]]
-    assert own.root.tolist() == [[[[0.0]]]]
+    assert own.mean.tolist() == [[0.0]]
+    assert own.root.tolist() == [[[0.0]]]
 
 
 def test_the_posterior_that_is_left_out_from_is_settled(cases):

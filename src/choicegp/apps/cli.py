@@ -93,7 +93,8 @@ def fit(
 ) -> None:
     """Learn utilities from choices and save the model.
 
-    The choices are in a table, or in a folder of tables.
+    The choices are in a table, or in a folder of tables. One line of the output says what made the intervals; with
+    --intervals none, or with another inference than auto and mcmc, they are too narrow.
     """
     from choicegp.errors import ChoiceGPError
     from choicegp.files import check_place
@@ -131,7 +132,7 @@ def select(
     """Find the number of utilities.
 
     Models with one utility, two, and so on are compared by leave-one-out cross-validation: each set is predicted from
-    the others.
+    the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both.
     """
     from pathlib import Path
 
@@ -148,6 +149,8 @@ def select(
     terminal.say(selection_in_words(found))
     if output is not None:
         found.model.save(output)
+        better = f"For better ones run choicegp fit with -d {found.n_utilities}"
+        terminal.say(f"Intervals: {found.model.intervals_}. {better}.")
         terminal.say(f"The model is in {output}.")
     if picture is not None:
         from choicegp.plotting.files import save_figure

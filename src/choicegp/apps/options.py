@@ -154,8 +154,10 @@ _OBJECT_EFFECTS = Option(
     help="Give each object an effect of its own, beside its features, or none. By default the evidence decides.",
 )  # fmt: skip
 _INTERVALS = Option(
-    "--intervals", metavar="auto|none", help="auto: intervals that hold; none: a quicker fit, whose are too narrow."
-)
+    "--intervals", metavar="auto|none",
+    help="auto: sample utilities and hyperparameters for honest intervals; none: a quicker fit, whose intervals are "
+    "too narrow.",
+)  # fmt: skip
 _LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
 _RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")
 

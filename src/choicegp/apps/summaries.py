@@ -18,14 +18,14 @@ _NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not wo
 
 
 def fit_in_words(model: "ChoiceGP", n_sets: int) -> str:
-    """Say how the fit to this number of sets went."""
+    """Say how the fit to this number of sets went, and what made its intervals."""
     result = model.fit_result_
     first = (
         f"Fitted {counted(model.n_utilities_, 'utility', many='utilities')} to {counted(n_sets, 'set')} "
         f"in {result.seconds:.1f} s and {result.n_iter} steps: {result.status} ({result.message}). "
         f"ELBO {model.elbo_:.1f}."
     )
-    return "\n".join([first, *(f"Note: {note}." for note in result.notes)])
+    return "\n".join([first, f"Intervals: {model.intervals_}.", *(f"Note: {note}." for note in result.notes)])
 
 
 def selection_in_words(found: "SelectionResult") -> str:

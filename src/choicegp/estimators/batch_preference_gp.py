@@ -68,6 +68,7 @@ class BatchPreferenceGP(UtilityGP):
     _format = "choicegp-BatchPreferenceGP"
     _predictor = BestObjectPredictor.of
     noise: str
+    object_effects: bool
 
     def __init__(
         self,

@@ -12,7 +12,8 @@ from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import check_training_data
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import fit_posterior
-from choicegp.fitting.options import FitOptions, Method
+from choicegp.fitting.methods import Method
+from choicegp.fitting.options import FitOptions
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors
 from choicegp.prediction.choices import ChoicePredictor
@@ -39,9 +40,9 @@ class ChoiceGP(UtilityGP):
         "dense": block sites by natural gradient, exact for up to a few thousand shown objects; "sparse": the same at
         inducing points and by mini-batches, for any number of objects and sets; "auto": "dense" for up to 1500
         different objects, else "sparse" (``fit_result_.notes`` says so); "paper": the authors' own approximation;
-        "paper-converged": the same family with a good optimiser; "mcmc": draws from the exact posterior, at
-        the hyperparameters of a "dense" fit.  A record such as ``Sparse(n_inducing=512)`` names an inference together
-        with its options; a name means its record with default values.
+        "paper-converged": the same family with a good optimiser; "mcmc": draws of utilities and
+        hyperparameters from the exact posterior, after a "dense" fit.  A record such as ``Sparse(n_inducing=512)``
+        names an inference together with its options; a name means its record with default values.
     kernel : str or Kernel
         "auto": "rbf", and with sparse inference waves in single features beside it, on learned scales of the features;
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of kernels from
@@ -110,7 +111,7 @@ class ChoiceGP(UtilityGP):
     >>> from choicegp import ChoiceGP, datasets
     >>> data = datasets.sincos(n_objects=24, n_sets=34).data
     >>> train, test = data.split(10, random_state=0)
-    >>> model = ChoiceGP(n_utilities=2, n_restarts=1, max_iter=40).fit(train)
+    >>> model = ChoiceGP(n_utilities=2, intervals="none", n_restarts=1, max_iter=40).fit(train)
     >>> len(model.predict(test)) == len(test)
     True
     """
@@ -122,6 +123,7 @@ class ChoiceGP(UtilityGP):
     inference: str | Method
     shared_part: bool
     intervals: str
+    object_effects: bool | str
     lapse: float | str
     n_inducing: int | None
     batch_size: int | None
@@ -238,7 +240,7 @@ class ChoiceGP(UtilityGP):
         --------
         >>> from choicegp import ChoiceData, ChoiceGP
         >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
-        >>> ChoiceGP(n_utilities=1, max_iter=60).fit(data).diagnose().effective > 1000
+        >>> ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data).diagnose().effective > 1000
         True
         """
         from choicegp.evaluation.diagnosis import diagnose

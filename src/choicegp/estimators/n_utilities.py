@@ -102,7 +102,10 @@ def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
     selection = select_n_utilities(data, **options)
     model.selection_ = selection
     fitted = selection.model.fitted_
-    asked = FitOptions.validated(model.get_params(deep=False) | {"n_utilities": fitted.n_utilities}).decided(data)
+    # A seed that was drawn was drawn for the search: the rest of the fit has the same.
+    chosen = {"n_utilities": fitted.n_utilities, "random_state": selection.model.random_state}
+    asked = FitOptions.validated(model.get_params(deep=False) | chosen).decided(data)
+    asked = asked._replace(drawn_seed=model.random_state is None)
     with computing(model.device):
         if asked.object_effects is None:
             fitted = completed(fitted, asked)

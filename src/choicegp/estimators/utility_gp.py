@@ -37,7 +37,6 @@ class UtilityGP(Estimator):
 
     _predictor: "ClassVar[Callable[..., ChoicePredictor | BestObjectPredictor]]"
     kernel: str | Kernel
-    object_effects: bool | str
     hyperpriors: HyperPriors | None
     learn_hyperparameters: bool
     n_restarts: int | None
@@ -144,7 +143,6 @@ class UtilityGP(Estimator):
     @property
     def intervals_(self) -> str:
         """What made the intervals, in words."""
-        self._check_fitted()
         return self.fitted_.result.intervals or PLUG_IN
 
     def sample_utilities(self, X: Any, n_samples: int, random_state: int | None = 0) -> np.ndarray:

@@ -134,7 +134,7 @@ def model_effects(model: Any, *, n_background: int = 30, random_state: int | Non
     --------
     >>> from choicegp import ChoiceGP, datasets
     >>> data = datasets.sincos(n_objects=24, n_sets=24).data
-    >>> model = ChoiceGP(n_utilities=2, n_restarts=1, max_iter=40).fit(data)
+    >>> model = ChoiceGP(n_utilities=2, intervals="none", n_restarts=1, max_iter=40).fit(data)
     >>> model_effects(model).relevance.mean.shape
     (2, 1)
     """

@@ -7,7 +7,8 @@ kinds of new pairs: 1000 pairs of the same inputs, without the training pairs, a
 ChoiceNN (`ParetoEmbedding`) with one and two outputs, each from seeds 0 and 1: loss weights 0.495 (chosen objects
 that are dominated), 0.495 (rejected objects that are not), 0.005 (distances), 0.005 (size); two hidden layers of 64
 units; Adam with rate 0.01 on batches of 32 pairs, at most 1000 epochs, and patience of 100 judged on a ninth of the
-pairs; inputs standardised.  Nothing is tuned.  ChoiceGP with two utilities, default options, seed 0.
+pairs; inputs standardised.  Nothing is tuned.  ChoiceGP with two utilities, default options (intervals included, which
+are its band), seed 0.
 
 Reported: the share of pairs that is right, in training and new; the correlation of a model's two outputs (posterior
 means) at the inputs; how well the better of them follows u; and whether the two utilities of ChoiceGP coincide: of the

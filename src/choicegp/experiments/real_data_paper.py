@@ -4,7 +4,7 @@ from choicegp.experiments.pairs import PREFERENCES
 
 NAMES = {"am": "AM", "edm": "EDM", "jura": "Jura", "slump": "Slump", "vehicle": "Vehicle"}
 
-MODELS = ("ChoiceGP", "ChoiceGP, effects", *PREFERENCES)
+MODELS = ("ChoiceGP", "ChoiceGP, no effects", *PREFERENCES)
 RULES = ("majority", "random")
 N_OBJECTS = 50
 """Drawn from every table that has more."""

@@ -41,7 +41,7 @@ def report(outcomes: Sequence[Outcome]) -> ExperimentReport:
 def _columns(outcomes: Sequence[Outcome]) -> list[str]:
     """Return all settings and values that occur, and those that a table needs though no run may have it."""
     known = dict.fromkeys(name for outcome in outcomes for name in (*outcome.settings, *outcome.values))
-    return [*(known | dict.fromkeys(("part", "majority_accuracy", "common_accuracy")))]
+    return [*(known | dict.fromkeys(("part", "majority_accuracy", "common_accuracy", "has_effects")))]
 
 
 def _beside(text: str, published: float | None) -> str:
@@ -99,8 +99,19 @@ def _majority(fits: pd.DataFrame) -> str:
         "objects of Jura and Slump and its designs of Vehicle are not known. Always both: the accuracy in "
         "ChoiceGP's task of always answering that both are kept.",
         markdown_table(("table", *models, "always both"), rows),
+        *_effects_chosen(fits),
         _against_the_paper(fits),
     ])  # fmt: skip
+
+
+def _effects_chosen(fits: pd.DataFrame) -> list[str]:
+    """Say how often the evidence was for effects of the objects, where that is known."""
+    known = fits[(fits["model"] == "ChoiceGP") & fits["has_effects"].notna()]
+    counts = [(NAMES[name], known[known["table"] == name]["has_effects"]) for name in _tables(known)]
+    if not counts:
+        return []
+    told = ", ".join(f"{int(own.sum())} of {len(own)} ({name})" for name, own in counts)
+    return [f"ChoiceGP gives each object an effect of its own unless the evidence is against it. It did so in {told}."]
 
 
 def _always_both(fits: pd.DataFrame, table: str) -> str:

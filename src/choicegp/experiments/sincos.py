@@ -5,8 +5,9 @@ other object of the set dominates is chosen, without errors.  Repetition r draws
 repetition unless more are asked for; the paper shows one).  All options of the models are the defaults, and their
 ``random_state`` is 0.
 
-Posterior.  ChoiceGP with two utilities.  Measured: the share of 1000 new sets that are predicted exactly, of known
-inputs (those that some training set showed) and of 1000 new inputs; the evidence lower bound; seconds of the fit.
+Posterior.  ChoiceGP with two utilities; its bands come from a default fit, which samples utilities and
+hyperparameters.  Measured: the share of 1000 new sets that are predicted exactly, of known inputs (those that some
+training set showed) and of 1000 new inputs; the evidence lower bound; seconds of the fit, intervals included.
 Utilities are known only up to their order, their level and increasing transformations of each (their direction is
 known), so a picture beside the truth needs conventions: (1) the order is the one with the largest sum of rank
 correlations with the truth over a grid of 181 inputs; (2) 2000 joint draws of the posterior are centred over the grid,
@@ -100,6 +101,7 @@ def _posterior(settings: RunSettings, data: ChoiceData) -> RunValues:
         "elbo": float(model.elbo_),
         "fit_seconds": round(seconds, 2),
         "status": model.fit_result_.status,
+        "intervals": model.intervals_,
         "n_shown": len(known),
     } | _curves(model, data.X[known, 0])
 

@@ -14,7 +14,8 @@ from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.options import Dense, FitOptions, Sparse
+from choicegp.fitting.methods import Dense, Sparse
+from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points

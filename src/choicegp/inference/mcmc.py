@@ -161,7 +161,7 @@ class MCMCInference:
     def _advanced(
         self, chains: tuple[Chain, ...], first: int, n_steps: int, n_moves: int, *, adapt: bool
     ) -> tuple[tuple[Chain, ...], tuple[SampledBlock, ...]]:
-        """Make steps of all chains, side by side in threads."""
+        """Make steps of all chains, in parallel threads."""
         counts = tuple(np.asarray(count, np.int32) for count in (first, n_steps, n_moves))
 
         def one(number: int) -> tuple[Chain, SampledBlock]:
@@ -194,7 +194,7 @@ class MCMCInference:
 
 
 def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posterior:
-    """Replace the draws of a posterior by those of some settings, each with its utilities in the posterior's order."""
+    """Replace the draws of a posterior by draws at some settings, each with its utilities in the posterior's order."""
     _, restore = ravel_pytree(posterior.prior)
     ordered = [_aligned(restore(jnp.asarray(one.log_hyper)), one, posterior) for one in settings]
     priors = jax.tree.map(lambda *leaves: np.stack(leaves), *(prior for prior, _ in ordered))

@@ -158,7 +158,7 @@ def gains(moments: GaussianMoments, sites: Sites) -> Array:
 class Draws(NamedTuple):
     """Draws of the parts of the utilities at the shown objects, as what predicts others.
 
-    Each of H settings of the hyperparameters has S draws; all draws count alike.
+    Each of H settings of the hyperparameters has S draws; all draws have the same weight.
     """
 
     prior: UtilityPrior  # every parameter has a leading axis of length H

@@ -113,7 +113,7 @@ class HyperPriors(NamedTuple):
     """Mean and standard deviation of the logarithm of each kind of hyperparameter.
 
     Lengthscales and periods refer to standardised features and variances to utilities in units of the error scale.
-    Distances grow with the number of features: ``lengthscale`` is that of one feature, and with c of them half the
+    Distances grow with the number of features: ``lengthscale`` is meant for one feature, and with c of them half the
     logarithm of c is added to its mean.  Warps are the weights of the logarithms in the learned scales of features;
     they are small unless the choices ask for more.
 

@@ -58,7 +58,7 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
     --------
     >>> from choicegp import ChoiceGP, datasets
     >>> data = datasets.sincos(n_objects=24, n_sets=24).data
-    >>> model = ChoiceGP(n_utilities=2, n_restarts=1, max_iter=40).fit(data)
+    >>> model = ChoiceGP(n_utilities=2, intervals="none", n_restarts=1, max_iter=40).fit(data)
     >>> plot_utilities(model).get_xlabel()
     'x'
     """

@@ -144,7 +144,7 @@ def set_utilities(posterior: Posterior, objects: Objects, n_points: int) -> SetU
 
 
 def _inside_sets(prior: UtilityPrior, shown: Objects, objects: Objects, gain: Array) -> tuple[Array, Array]:
-    """Return prior covariances of shown objects with those of sets, (p, t, a, m), and what is left, (p, a, a, m)."""
+    """Return prior covariances of shown objects with objects of sets, (p, t, a, m), and what is left, (p, a, a, m)."""
     a, m, c = objects.X.shape
     cross = prior.covariance(shown, Objects(objects.X.reshape(a * m, c), objects.codes.reshape(a * m)))
     p, t, _ = cross.shape

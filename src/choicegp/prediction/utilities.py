@@ -133,7 +133,7 @@ def recommended(
 
     An object that something beats by far in every utility is left out first; of the rest, the front of the means and
     those that it beats least probably, at most 1500 in all, are sampled jointly.  The order of rows matters only
-    between equal objects.  The probabilities are those of the utilities themselves: errors that people make when they
+    between equal objects.  The probabilities are about the utilities themselves: errors that people make when they
     answer are not part of them, as they are of the probabilities of choices.
     """
     # Equal objects are one: rounding errors alone would let one copy dominate another.

@@ -180,7 +180,7 @@ def _own_marginals(posterior: Settled, rows: np.ndarray) -> _Differences:
 
 
 def _together(precision: np.ndarray, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Turn sites (d, n, n, m), (d, n, m) of differences into those of all utilities, (m, D, D) and (m, D)."""
+    """Turn sites (d, n, n, m), (d, n, m) of differences into sites of all utilities, (m, D, D) and (m, D)."""
     d, n, m = linear.shape
     whole = np.zeros((m, d, n, d, n))
     for i in range(d):

@@ -96,8 +96,8 @@ def compare(models: Mapping[str, Any], method: str = "cavity") -> "pd.DataFrame"
     Returns
     -------
     DataFrame
-        One row per model, the best first, in the columns of ArviZ's ``compare``: ``rank`` (0 is the best), ``elpd``,
-        the effective number of parameters ``p``, how much less than the best the elpd is (``elpd_diff``), the
+        One row per model, the best first, in columns that ArviZ's ``compare`` has too: ``rank`` (0 is the best),
+        ``elpd``, the effective number of parameters ``p``, how much less than the best the elpd is (``elpd_diff``), the
         ``weight`` of the model in a stacked prediction, the standard error ``se`` of the elpd, the paired standard
         error ``dse`` of the difference, and whether there is a ``warning``; then the number of ``doubtful`` sets.
 
@@ -105,7 +105,7 @@ def compare(models: Mapping[str, Any], method: str = "cavity") -> "pd.DataFrame"
     --------
     >>> from choicegp import ChoiceGP, datasets
     >>> data = datasets.sincos(n_objects=24, n_sets=24).data
-    >>> models = {d: ChoiceGP(d, n_restarts=1, max_iter=40).fit(data) for d in (1, 2)}
+    >>> models = {d: ChoiceGP(d, intervals="none", n_restarts=1, max_iter=40).fit(data) for d in (1, 2)}
     >>> compare({"one utility": models[1], "two utilities": models[2]}).index[0]
     'two utilities'
     """

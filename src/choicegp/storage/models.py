@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
+from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.options import Method
+from choicegp.fitting.methods import Method
 from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
 from choicegp.model import kernels
@@ -42,6 +43,7 @@ _KERNELS: dict[str, Any] = {
     name: kind for name, kind in vars(kernels).items() if isinstance(kind, type) and issubclass(kind, Kernel)
 }
 _BEST_OBJECT = "choicegp-BatchPreferenceGP"
+_DRAWS_AT_THE_BEST = "draws at the most probable hyperparameters: intervals are too narrow"  # of version 2
 Arrays = dict[str, Any]
 Page = dict[str, Any]
 
@@ -211,18 +213,22 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
 
 def _unpack(arrays: Arrays, page: Page) -> Fitted:
     kernel, effects = _rebuilt(page["kernel"], numbered(arrays, "kernel")), arrays.get("log_effect_variance")
-    prior, objects = UtilityPrior(kernel, effects, page.get("shared", False)), Objects(arrays["X"], arrays["codes"])
+    shared = page["version"] >= 4 and page["shared"]
+    prior, objects = UtilityPrior(kernel, effects, shared), Objects(arrays["X"], arrays["codes"])
     draws, gain = None, arrays["gain"]
     if "draws_inverse" in arrays:
         # Versions before 4: all draws have the same hyperparameters, and no sites are known.
         one = jax.tree.map(lambda leaf: leaf[None], prior)
         draws, gain = Draws(one, arrays["draws_dual"][None], arrays["draws_inverse"][None]), gain[:, :0, :0]
     elif "draws_dual" in arrays:
-        structure: Any = jax.tree.structure(prior)
-        settings = jax.tree.unflatten(structure, numbered(arrays, "draws_prior", structure.num_leaves))
-        draws = draws_of(settings, objects, arrays["draws_dual"])
+        leaves, like = jax.tree.flatten(prior)
+        settings = jax.tree.unflatten(like, numbered(arrays, "draws_prior", len(leaves)))
+        with computing("cpu"):
+            draws = draws_of(settings, objects, arrays["draws_dual"])
     posterior = Posterior(prior, objects, arrays["mean"], arrays["dual"], gain, arrays.get("lapse"), draws)
     result = _unpacked_result(page["fit"], arrays["elbo_trace"])
+    if draws is not None and not result.intervals:
+        result = result._replace(intervals=_DRAWS_AT_THE_BEST)
     codes = {value: number for number, value in enumerate(page["known_ids"])}
     errors = ERROR_MODELS[page["errors"]] if page["format"] == _BEST_OBJECT else DISCERNIBILITY
     data = _unpacked_data(arrays, page, FeatureEncoding.from_json(page["encoding"]))
