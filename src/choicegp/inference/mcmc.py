@@ -181,8 +181,10 @@ class MCMCInference:
         complete = state.n_draws >= self.task.max_iter
         if not complete and not (state.kept and self.task.watch.is_up):
             return None
-        chains = zip(*state.kept, strict=True)
-        utilities = np.array([np.concatenate([one.utilities for one in chain]) for chain in chains])
+        chains, posterior = zip(*state.kept, strict=True), self.before.posterior
+        utilities = np.array(
+            [np.concatenate([one.utilities[:, _order(one, posterior)] for one in chain]) for chain in chains]
+        )
         return judged(utilities, state.n_divergent, complete and state.n_warmed >= self.n_warm_up)
 
     def conclude(self, state: MCMCState, verdict: Verdict) -> Inferred:
@@ -204,16 +206,19 @@ def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posteri
 
 def _aligned(prior: UtilityPrior, kept: Kept, posterior: Posterior) -> tuple[UtilityPrior, np.ndarray]:
     """Undo label switching: give a setting's utilities the order nearest to the posterior's means."""
-    prior = jax.tree.map(np.asarray, prior)
+    rows = _order(kept, posterior) + prior.shared
+    rows = np.concatenate([[0], rows]) if prior.shared else rows
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], prior), kept.dual[:, rows]
+
+
+def _order(kept: Kept, posterior: Posterior) -> np.ndarray:
+    """Return the order of a setting's utilities that is nearest to the posterior's means."""
     d = posterior.n_utilities
     if d == 1 or d > _MOST_PERMUTED:
-        return prior, kept.dual
+        return np.arange(d)
     ours, theirs = (part - part.mean(axis=1, keepdims=True) for part in (kept.utilities.mean(axis=0), posterior.mean))
     likeness = ours @ np.asarray(theirs).T
-    best = max(permutations(range(d)), key=lambda order: sum(likeness[order[i], i] for i in range(d)))
-    rows = np.array(best) + prior.shared
-    rows = np.concatenate([[0], rows]) if prior.shared else rows
-    return jax.tree.map(lambda leaf: leaf[rows], prior), kept.dual[:, rows]
+    return np.array(max(permutations(range(d)), key=lambda order: sum(likeness[order[i], i] for i in range(d))))
 
 
 def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
