@@ -310,6 +310,22 @@ def test_label_switching_is_undone_with_the_hyperparameters(problem, order, shar
     np.testing.assert_array_equal(_aligned(switched_prior, moved, posterior)[1], kept.dual)
 
 
+def test_chains_with_another_order_of_utilities_are_judged_alike(problem):
+    posterior, kept, _ = setting(problem)
+    fit = fitted(problem, LEARN, prior=posterior.prior, max_iter=30)._replace(posterior=posterior)
+    inference = chains_of(fit, problem, 0, max_iter=8 * BLOCK, learning=FIXED)
+    rng = np.random.default_rng(1)
+    drawn = [
+        [kept._replace(utilities=posterior.mean + 0.5 * rng.normal(size=kept.utilities.shape)) for _ in range(N_CHAINS)]
+        for _ in range(8)
+    ]
+    switched = [[*row[:-1], row[-1]._replace(utilities=row[-1].utilities[:, [2, 0, 1]])] for row in drawn]
+    state = inference.begin()
+    one, other = (inference.verdict(state._replace(kept=tuple(map(tuple, rows)))) for rows in (drawn, switched))
+    assert one.status == "converged"
+    assert other == one
+
+
 def test_settings_become_draws_of_one_order(problem):
     posterior, kept, prior = setting(problem)
     back = jax.tree.map(lambda leaf: leaf[np.array([0, 2, 1, 3])], prior)

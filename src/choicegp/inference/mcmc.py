@@ -6,7 +6,8 @@ normal whatever the hyperparameters are (`choicegp.inference.whitening`):
 - the utilities move by the no-U-turn sampler (BlackJAX), the hyperparameters held: few steps go a long way, and none
   of them factorises a matrix;
 - a few hyperparameters at a time move, the coordinates of the utilities held, by a proposal that keeps the Gaussian
-  approximation of `choicegp.inference.hyperposterior` (preconditioned Crank-Nicolson), accepted by the exact density.
+  approximation of `choicegp.inference.hyperposterior` (preconditioned Crank-Nicolson) or by a random walk of its
+  shape, accepted by the exact density.
 
 All chains start around the dense fit: a mode that it does not see, they hardly reach.
 """
@@ -42,6 +43,7 @@ _FIRST_STEP = 0.3
 _TOGETHER = 6  # hyperparameters that move at a time
 _MOVES = 4e9  # multiplications that the moves of hyperparameters of one step may take
 _FIRST_SHARE = 0.5  # of a proposal that is new
+_STRIDE = 2.0  # of a random walk of the hyperparameters, times that share
 _TARGET_MOVES = 0.35  # acceptance of moves of the hyperparameters
 _MOST_PERMUTED = 6  # utilities
 _WELL_MIXED = 1.05  # R-hat
@@ -179,8 +181,10 @@ class MCMCInference:
         complete = state.n_draws >= self.task.max_iter
         if not complete and not (state.kept and self.task.watch.is_up):
             return None
-        chains = zip(*state.kept, strict=True)
-        utilities = np.array([np.concatenate([one.utilities for one in chain]) for chain in chains])
+        chains, posterior = zip(*state.kept, strict=True), self.before.posterior
+        utilities = np.array(
+            [np.concatenate([one.utilities[:, _order(one, posterior)] for one in chain]) for chain in chains]
+        )
         return judged(utilities, state.n_divergent, complete and state.n_warmed >= self.n_warm_up)
 
     def conclude(self, state: MCMCState, verdict: Verdict) -> Inferred:
@@ -202,16 +206,19 @@ def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posteri
 
 def _aligned(prior: UtilityPrior, kept: Kept, posterior: Posterior) -> tuple[UtilityPrior, np.ndarray]:
     """Undo label switching: give a setting's utilities the order nearest to the posterior's means."""
-    prior = jax.tree.map(np.asarray, prior)
+    rows = _order(kept, posterior) + prior.shared
+    rows = np.concatenate([[0], rows]) if prior.shared else rows
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], prior), kept.dual[:, rows]
+
+
+def _order(kept: Kept, posterior: Posterior) -> np.ndarray:
+    """Return the order of a setting's utilities that is nearest to the posterior's means."""
     d = posterior.n_utilities
     if d == 1 or d > _MOST_PERMUTED:
-        return prior, kept.dual
+        return np.arange(d)
     ours, theirs = (part - part.mean(axis=1, keepdims=True) for part in (kept.utilities.mean(axis=0), posterior.mean))
     likeness = ours @ np.asarray(theirs).T
-    best = max(permutations(range(d)), key=lambda order: sum(likeness[order[i], i] for i in range(d)))
-    rows = np.array(best) + prior.shared
-    rows = np.concatenate([[0], rows]) if prior.shared else rows
-    return jax.tree.map(lambda leaf: leaf[rows], prior), kept.dual[:, rows]
+    return np.array(max(permutations(range(d)), key=lambda order: sum(likeness[order[i], i] for i in range(d))))
 
 
 def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
@@ -261,25 +268,28 @@ def _advance(
         return lambda w: log_posterior(w.reshape(shape), whitening, model.sites, model.problem, model.lapse)
 
     def moved_hyper(state: Any, hyper: Array, whitening: Whitening, share: Array, key: Array) -> tuple[Any, ...]:
-        def weight(prior: UtilityPrior, of_utilities: Array, q: Array) -> Array:
-            # Exact posterior over Gaussian approximation, which the proposal keeps.
-            own = jnp.zeros(()) if hyperpriors is None else log_density(prior, hyperpriors)
-            return of_utilities + own + 0.5 * jnp.sum(q**2)
+        def exact(prior: UtilityPrior, of_utilities: Array) -> Array:
+            return of_utilities + (jnp.zeros(()) if hyperpriors is None else log_density(prior, hyperpriors))
 
         def move(i: Array, carry: tuple) -> tuple:
             q, whitening, now, accepted = carry
-            places, normals, coin = jax.random.split(jax.random.fold_in(key, i), 3)
+            places, normals, coin, kind = jax.random.split(jax.random.fold_in(key, i), 4)
             rank = jnp.argsort(jnp.argsort(jax.random.uniform(places, q.shape)))
-            fresh = jnp.sqrt(1.0 - share**2) * q + share * jax.random.normal(normals, q.shape)
+            # Where the approximation is narrower than the posterior, its own proposal never finds back: half of the
+            # moves are a random walk.
+            walks = jax.random.bernoulli(kind)
+            old, new = jnp.where(walks, 1.0, jnp.sqrt(1.0 - share**2)), jnp.where(walks, _STRIDE, 1.0) * share
+            fresh = old * q + new * jax.random.normal(normals, q.shape)
             proposed = jnp.where(rank < _TOGETHER, fresh, q)
             prior, _, there = _whitened(proposed, model)
-            then = weight(prior, density(there)(state.position), proposed)
-            chance = jnp.nan_to_num(jnp.minimum(1.0, jnp.exp(then - now)))
+            then = exact(prior, density(there)(state.position))
+            kept = jnp.where(walks, 0.0, 0.5 * jnp.sum(proposed**2 - q**2))  # the Gaussian that the proposal keeps
+            chance = jnp.nan_to_num(jnp.minimum(1.0, jnp.exp(then - now + kept)))
             taken = jax.random.uniform(coin) < chance
-            new = jax.tree.map(lambda a, b: jnp.where(taken, a, b), (proposed, there, then), (q, whitening, now))
-            return (*new, accepted + chance)
+            after = jax.tree.map(lambda a, b: jnp.where(taken, a, b), (proposed, there, then), (q, whitening, now))
+            return (*after, accepted + chance)
 
-        now = weight(model.approximation.prior_at(hyper), state.logdensity, hyper)
+        now = exact(model.approximation.prior_at(hyper), state.logdensity)
         hyper, whitening, _, accepted = jax.lax.fori_loop(0, n_moves, move, (hyper, whitening, now, jnp.zeros(())))
         return hyper, whitening, accepted / jnp.maximum(n_moves, 1)
 
