@@ -6,7 +6,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.progress import Clock
-from choicegp.inference import intervals
+from choicegp.inference import intervals, mcmc
 from choicegp.inference.driver import Task, Watch
 from choicegp.inference.hyperposterior import hyper_posterior
 from choicegp.inference.intervals import MOST_SAMPLED, with_intervals
@@ -60,6 +60,23 @@ def test_small_problems_are_sampled(fit, problem, monkeypatch):
     assert_dense_parts_stay(found, fit)
 
 
+def test_hyperparameters_that_are_costly_to_move_are_drawn_around_the_best(fit, problem, monkeypatch):
+    monkeypatch.setattr(intervals, "N_SAMPLED", 8 * BLOCK)
+    monkeypatch.setattr(intervals, "N_WARM_UP", BLOCK)
+    monkeypatch.setattr(mcmc, "_MOST_MOVE", 0.0)
+    found, words = with_intervals(task_of(fit, problem), fit)
+    assert words.startswith("NUTS over utilities, mixed over settings of the hyperparameters: 512 draws, R-hat at most")
+    parameters = parameters_of(found.posterior.draws)
+    assert len(np.unique(parameters, axis=0)) == MOST_SETTINGS
+    scale = np.asarray(hyper_posterior(fit.prior, fit.sites, problem, LEARN.hyperpriors).scale)
+    sd = np.sqrt(np.sum(scale**2, axis=1))
+    rows = [0, 1, 6]  # of the shared part, which no alignment exchanges
+    ordered = np.asarray(ravel_pytree(fit.prior)[0])
+    np.testing.assert_allclose((parameters[:, rows].mean(axis=0) - ordered[rows]) / sd[rows], 0.0, atol=0.72)
+    again, _ = with_intervals(task_of(fit, problem), fit)
+    np.testing.assert_array_equal(again.posterior.draws.dual, found.posterior.draws.dual)
+
+
 def test_at_the_time_limit_what_there_is_is_kept(fit, problem):
     found, words = with_intervals(task_of(fit, problem, seconds=0.0), fit)
     assert words.startswith("NUTS over utilities and hyperparameters: 64 draws, ")
@@ -69,7 +86,7 @@ def test_at_the_time_limit_what_there_is_is_kept(fit, problem):
 
 
 def test_beyond_the_gaussian_is_mixed_over_settings(fit, problem, gaussian):
-    assert MOST_SAMPLED == 600
+    assert MOST_SAMPLED == 1500
     found, words = with_intervals(task_of(fit, problem), fit)
     assert words == f"Gaussian utilities, mixed over {MOST_SETTINGS} settings of the hyperparameters"
     draws = found.posterior.draws

@@ -52,7 +52,7 @@ class ChoiceGP(UtilityGP):
         independent utilities most objects that were never shown would be incomparable.  Dense inference only.
     intervals : {"auto", "none"}
         "auto", with ``inference="auto"`` and few objects: after the dense fit, utilities and hyperparameters are
-        sampled (up to 600 utilities of shown objects), or the Gaussian posterior is mixed over settings of the
+        sampled (up to 1500 utilities of shown objects), or the Gaussian posterior is mixed over settings of the
         hyperparameters (beyond); ``intervals_`` says which.  "none", for speed: intervals at the most probable
         hyperparameters, which are too narrow.
     object_effects : bool or "auto"

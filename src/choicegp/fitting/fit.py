@@ -124,6 +124,8 @@ def _check_warm(options: FitOptions, warm: Fitted) -> None:
     own: Any = jax.tree.structure(options.kernel)
     if jax.tree.structure(warm.posterior.prior.kernels) != own:
         raise ChoiceGPError("init and this model must have the same kernel")
+    if warm.posterior.prior.shared != options.has_shared_part:
+        raise ChoiceGPError("init and this model must agree about shared_part")
     if warm.has_effects != options.object_effects:
         raise ChoiceGPError("init and this model must agree about object_effects")
 

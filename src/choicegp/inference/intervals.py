@@ -2,15 +2,16 @@
 
 A Gaussian posterior at the best hyperparameters is too narrow twice over: hyperparameters are uncertain, and the
 Gaussian is narrower than what it approximates.  Where the problem is small enough, utilities and hyperparameters are
-sampled; beyond, the Gaussian posterior is mixed over settings of the hyperparameters drawn around the best ones.
+sampled; where it is larger, the utilities at settings of the hyperparameters drawn around the best ones; beyond, the
+Gaussian posterior is mixed over such settings.
 """
 
 import numpy as np
 
 from choicegp.inference.driver import Inferred, Task, infer
-from choicegp.inference.mcmc import BLOCK, MOST_SETTINGS, Kept, MCMCInference, duals_at, posterior_of_settings
+from choicegp.inference.mcmc import BLOCK, MORE, MOST_SETTINGS, Kept, MCMCInference, duals_at, posterior_of_settings
 
-MOST_SAMPLED = 600
+MOST_SAMPLED = 1500
 """Utilities of shown objects, d times t, up to which they are sampled."""
 N_SAMPLED, N_WARM_UP = 8 * BLOCK, 8 * BLOCK  # draws of each chain, kept and before
 _TARGET = 0.8
@@ -28,8 +29,10 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     if posterior.n_utilities * problem.n_objects <= MOST_SAMPLED:
         inference = MCMCInference(task._replace(max_iter=N_SAMPLED), before, N_WARM_UP, _TARGET)
         found = infer(inference)
-        sampled = SAMPLED if inference.model.approximation.n_learned else "NUTS over utilities"
-        words = f"{sampled}: {found.message.split('; the chains')[0]}"
+        sampled = SAMPLED if inference.n_moves else "NUTS over utilities"
+        if inference.redraws:
+            sampled += ", mixed over settings of the hyperparameters"
+        words = f"{sampled}: {found.message.removesuffix(': ' + MORE)}"
         return before._replace(posterior=found.posterior), words
     sampler = MCMCInference(task, before, 0, _TARGET)
     p, t = posterior.prior.n_parts, len(problem.valid)

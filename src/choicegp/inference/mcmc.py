@@ -9,6 +9,9 @@ normal whatever the hyperparameters are (`choicegp.inference.whitening`):
   approximation of `choicegp.inference.hyperposterior` (preconditioned Crank-Nicolson) or by a random walk of its
   shape, accepted by the exact density.
 
+Each move of hyperparameters factorises a few matrices of the order of the objects.  Where that takes too long, they are
+drawn from the approximation itself, and only the utilities are exact.
+
 All chains start around the dense fit: a mode that it does not see, they hardly reach.
 """
 
@@ -41,14 +44,15 @@ _THINNING = 8  # steps between two kept settings
 _MOST_DOUBLINGS = 7
 _FIRST_STEP = 0.3
 _TOGETHER = 6  # hyperparameters that move at a time
-_MOVES = 4e9  # multiplications that the moves of hyperparameters of one step may take
+_MOVES = 8e8  # multiplications that the moves of hyperparameters of one step may take
+_MOST_MOVE = 1.5e9  # and one move: beyond, none is made
 _FIRST_SHARE = 0.5  # of a proposal that is new
 _STRIDE = 2.0  # of a random walk of the hyperparameters, times that share
 _TARGET_MOVES = 0.35  # acceptance of moves of the hyperparameters
 _MOST_PERMUTED = 6  # utilities
 _WELL_MIXED = 1.05  # R-hat
 _FEWEST_JUDGED = 4  # draws of a chain, below which R-hat is not defined
-_MORE = "make more draws, by MCMC(n_draws=...) or max_iter with inference='mcmc'"
+MORE = "make more draws, by MCMC(n_draws=...) or max_iter with inference='mcmc'"
 MOST_SETTINGS = 32
 """Settings of the hyperparameters that predictions use, taken evenly from all chains; a power of two."""
 
@@ -125,6 +129,7 @@ class MCMCInference:
         sites = jax.tree.map(np.asarray, before.sites)
         self.model = ChainModel(approximation, sites, task.problem, rate, np.asarray(target_acceptance, float))  # type: ignore[arg-type]
         self.n_moves = _n_moves(approximation.n_learned, prior.n_parts, len(task.problem.valid))
+        self.redraws = approximation.n_learned > 0 and self.n_moves == 0
 
     def begin(self) -> MCMCState:
         """Draw the first positions."""
@@ -142,13 +147,13 @@ class MCMCInference:
         """Make a block of steps of all chains: of the warm-up, as long as that lasts and there is time, or of draws."""
         if state.n_warmed < self.n_warm_up and not self.task.watch.is_up:
             n_steps = min(BLOCK, self.n_warm_up - state.n_warmed)
-            chains, blocks = self._advanced(state.chains, state.n_warmed, n_steps, self.n_moves, adapt=True)
+            chains, blocks = self._advanced(self._redrawn(state), state.n_warmed, n_steps, self.n_moves, adapt=True)
             n_warmed = state.n_warmed + n_steps
             self._report("warming up", n_warmed, blocks)
             return state._replace(chains=chains, n_warmed=n_warmed)
         made = self.n_warm_up + len(state.kept) * (_THINNING + BLOCK)
-        chains = state.chains
-        if self.n_moves:
+        chains = self._redrawn(state)
+        if self.model.approximation.n_learned:
             chains, _ = self._advanced(chains, made, _THINNING, self.n_moves, adapt=False)
         chains, blocks = self._advanced(chains, made + _THINNING, BLOCK, 0, adapt=False)
         kept = tuple(
@@ -157,6 +162,14 @@ class MCMCInference:
         n_divergent = state.n_divergent + sum(int(block.divergent) for block in blocks)
         self._report("sampling", self.n_warm_up + state.n_draws + BLOCK, blocks)
         return MCMCState(chains, state.n_warmed, (*state.kept, kept), n_divergent)
+
+    def _redrawn(self, state: MCMCState) -> tuple[Chain, ...]:
+        """Where a move of the hyperparameters is too costly, draw them from their approximation between two blocks."""
+        if not self.redraws:
+            return state.chains
+        rng = np.random.default_rng([self.task.seed, 9, state.n_warmed, len(state.kept)])
+        fresh: Any = [rng.normal(size=chain.hyper.shape) for chain in state.chains]
+        return tuple(chain._replace(hyper=hyper) for chain, hyper in zip(state.chains, fresh, strict=True))
 
     def _advanced(
         self, chains: tuple[Chain, ...], first: int, n_steps: int, n_moves: int, *, adapt: bool
@@ -223,10 +236,10 @@ def _order(kept: Kept, posterior: Posterior) -> np.ndarray:
 
 def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
     """Return how many moves of hyperparameters a step has: every one moves about once, unless a move is costly."""
-    if n_learned == 0:
+    cost = 12.0 * n_parts * n_objects**3 + 1e6
+    if n_learned == 0 or cost > _MOST_MOVE:
         return 0
-    wanted = -(-n_learned // _TOGETHER)
-    return int(np.clip(_MOVES / (12.0 * n_parts * n_objects**3 + 1e6), 1, wanted))
+    return int(np.clip(_MOVES / cost, 1, -(-n_learned // _TOGETHER)))
 
 
 def _dual_averaging(target: Any) -> tuple[Any, Any, Any]:
@@ -344,7 +357,7 @@ def judged(utilities: np.ndarray, n_divergent: int, complete: bool) -> Verdict:
     utilities = utilities - utilities.mean(axis=3, keepdims=True)
     flat = np.moveaxis(utilities.reshape(n_chains, n_draws, d * t), 2, 0)
     if n_draws < _FEWEST_JUDGED:
-        return Verdict("stopped", f"{n_chains * n_draws} draws are too few to see whether the chains mix: {_MORE}")
+        return Verdict("stopped", f"{n_chains * n_draws} draws are too few to see whether the chains mix: {MORE}")
     with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have an R-hat without bound
         rhat = float(np.nanmax(array_stats.rhat(flat, chain_axis=1, draw_axis=2)))
         effective = float(np.nanmin(array_stats.ess(flat, chain_axis=1, draw_axis=2)))
@@ -355,5 +368,5 @@ def judged(utilities: np.ndarray, n_divergent: int, complete: bool) -> Verdict:
         text += "; the time limit ended it early"
     mixed = rhat < _WELL_MIXED and effective > 100
     if not mixed:
-        text += "; the chains have not mixed: " + _MORE
+        text += "; the chains have not mixed: " + MORE
     return Verdict("converged" if mixed and complete else "stopped", text)
