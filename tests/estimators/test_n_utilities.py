@@ -88,9 +88,9 @@ def test_the_reason_is_in_words(found):
 
 
 def test_side_by_side_changes_nothing(sincos, found):
-    again = select_n_utilities(sincos, max_utilities=2, n_jobs=2, **QUICK)
+    again = select_n_utilities(sincos, max_utilities=3, n_jobs=2, **QUICK)
     assert again.n_utilities == found.n_utilities
-    np.testing.assert_array_equal(again.table["elpd"], found.table["elpd"].loc[:2])
+    np.testing.assert_array_equal(again.table["elpd"], found.table["elpd"])
 
 
 def test_auto_is_the_chosen_model(sincos, found, monkeypatch):
@@ -122,12 +122,12 @@ def test_auto_is_saved_and_loaded(sincos, found, tmp_path):
 
 
 def test_a_larger_model_is_not_left_in_a_worse_optimum(found, sincos):
-    """The better of two fits counts: one from random starts, one from the smaller model."""
+    """The best fit counts: from random starts, from the smaller model, or from the larger one."""
     assert found.table["start"].loc[1] == "annealed"
     for d in (2, 3):
         annealed = ChoiceGP(d, **QUICK).fit(sincos).elbo_
         elbo, start = found.table["elbo"].loc[d], found.table["start"].loc[d]
-        assert elbo > annealed if start == "grown" else elbo == annealed
+        assert elbo == annealed if start == "annealed" else elbo > annealed
 
 
 def test_a_fit_grows_from_a_smaller_model(found, sincos):
