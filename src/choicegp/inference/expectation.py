@@ -46,11 +46,12 @@ class SharedCovariance(NamedTuple):
         xp: Any = np if isinstance(self.spread, np.ndarray) else jnp
         if a * a * m > t * t:
             return self.full(xp)[..., rows[:, None], rows[None, :]]
-        sets = xp.moveaxis(self.spread[:, :, rows], 3, 0)  # (m, d, t, a)
-        sets = xp.swapaxes(sets, 1, 2).reshape(m, t, d * a)
-        both = (xp.swapaxes(sets, 1, 2) @ sets).reshape(m, d, a, d, a)
-        own = xp.moveaxis(self.own[:, :, rows], 3, 1)  # (d, m, t, a)
-        own = xp.swapaxes(own, 2, 3) @ own
+        # Whole rows are gathered, which lie together, for one set after the other.
+        by_object = xp.swapaxes(self.spread, 1, 2), xp.swapaxes(self.own, 1, 2)
+        sets, own = (xp.swapaxes(part[:, rows.T], 0, 1) for part in by_object)  # (m, d, a, t)
+        sets = sets.reshape(m, d * a, t)
+        both = (sets @ xp.swapaxes(sets, 1, 2)).reshape(m, d, a, d, a)
+        own = xp.moveaxis(own @ xp.swapaxes(own, 2, 3), 0, 1)  # (d, m, a, a)
         same = xp.eye(d)[:, :, None, None, None] * xp.moveaxis(own, 1, 3)[:, None]
         return xp.moveaxis(xp.moveaxis(both, 0, 4), 1, 2) + same
 
