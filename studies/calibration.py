@@ -46,7 +46,7 @@ def main() -> None:
             N_UTILITIES, kernel=RBF(LENGTHSCALE, VARIANCE), learn_hyperparameters=not args.true, standardize=False,
             shared_part=not args.true, inference=args.inference, progress=False, random_state=seed,
         ).fit(train)  # fmt: skip
-        drawn = model.sample_utilities(X, 400, random_state=seed)
+        drawn = model.sample_utilities(train, 400, random_state=seed)
         # The order of utilities has no meaning: take the one nearest to the truth.
         mean = drawn.mean(axis=0)
         order = min(permutations(range(N_UTILITIES)), key=lambda p: np.abs(centred(mean[:, p]) - centred(U)).sum())

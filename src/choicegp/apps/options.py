@@ -153,11 +153,6 @@ _OBJECT_EFFECTS = Option(
     "--object-effects/--no-object-effects", show_default=False,
     help="Give each object an effect of its own, beside its features, or none. By default the evidence decides.",
 )  # fmt: skip
-_INTERVALS = Option(
-    "--intervals", metavar="auto|none",
-    help="auto: sample utilities and hyperparameters for honest intervals; none: a quicker fit, whose intervals are "
-    "too narrow.",
-)  # fmt: skip
 _LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
 _RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")
 
@@ -173,7 +168,6 @@ class ModelOptions:
     """
 
     kernel: Annotated[str, _KERNEL] = "auto"
-    intervals: Annotated[str, _INTERVALS] = "auto"
     object_effects: Annotated[bool | None, _OBJECT_EFFECTS] = None
     lapse: Annotated[str, _LAPSE] = "0"
     n_restarts: Annotated[int | None, _RESTARTS] = None

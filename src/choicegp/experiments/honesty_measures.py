@@ -55,7 +55,8 @@ def compared(model: ChoiceGP, train: ChoiceData, test: ChoiceData, name: str) ->
 def coverage(model: ChoiceGP, answered: Answered, seed: int, *, is_noisy: bool) -> RunValues:
     """Compare the true differences between shown objects with the draws of the posterior."""
     rows = np.unique(answered.train.flat_shown)
-    drawn = np.diff(model.sample_utilities(answered.train.X[rows], N_DRAWS, random_state=seed), axis=1)
+    # The objects by their ids: the rows of an array would be new objects, with effects of their own.
+    drawn = np.diff(model.sample_utilities(answered.train, N_DRAWS, random_state=seed)[:, rows], axis=1)
     true = aligned(drawn.mean(axis=0), np.diff(answered.U[rows], axis=0), free_scale=not is_noisy)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     ranks = np.mean(drawn < true, axis=0)
@@ -103,7 +104,7 @@ def jump(settings: RunSettings) -> RunValues:
     lemon = with_a_lemon(settings)
     model, values = fitted(settings, lemon.train)
     X = lemon.train.X
-    drawn = model.sample_utilities(X, N_DRAWS, random_state=settings["seed"])
+    drawn = model.sample_utilities(lemon.train, N_DRAWS, random_state=settings["seed"])
     certain = [rows for rows in lemon.sets if surely_dominated(drawn[:, rows], drawn[:, -1:]) >= CERTAIN]
     values["certain_sets"] = len(certain)
     if not certain:

@@ -15,7 +15,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Dense, Sparse
-from choicegp.fitting.options import FitOptions
+from choicegp.fitting.options import AUTO_DENSE, FitOptions
 from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
@@ -47,9 +47,10 @@ def fit_posterior(
     """
     if not data.has_choices:
         raise ChoiceGPError("fit needs data with choices: these have none")
-    options = options.decided(data)
     if warm is not None:
         options = options.as_in(warm.has_effects)
+    options = options.decided(data)
+    if warm is not None:
         _check_warm(options, warm)
     if options.object_effects is None:
         plain = _fit(data, options.plain, warm, neighbour, checkpoint)
@@ -65,10 +66,17 @@ def completed(plain: Fitted, options: FitOptions) -> Fitted:
     if not plain.posterior.has_sites or plain.posterior.is_sparse:
         return plain
     options = _for_the_rest(options, plain)
-    if options.max_seconds == 0.0:
-        return plain
+    many = len(np.unique(plain.data.flat_shown)) > AUTO_DENSE
+    if many or options.max_seconds == 0.0:
+        # Objects equal in features are one without effects, and each its own with them.
+        options = options.as_in(False)
+        if not isinstance(options.method, Dense):
+            return _fit(plain.data, options, plain)
+        return add_intervals(plain, options) if options.intervals else plain
     effects = _fit(plain.data, options.as_in(True)._replace(intervals=False, method=options.dense), plain)
-    chosen = effects if effects.elbo > plain.elbo - _AGAINST_EFFECTS else plain
+    # A fit that the time limit ended has had no chance to be better.
+    against = _AGAINST_EFFECTS if effects.result.status == "converged" else 0.0
+    chosen = effects if effects.elbo > plain.elbo - against else plain
     options = _for_the_rest(options, effects)
     seconds = plain.result.seconds + effects.result.seconds
     if not isinstance(options.method, Dense):
@@ -118,6 +126,8 @@ def _fit(
 def _check_warm(options: FitOptions, warm: Fitted) -> None:
     if not options.method.begins_dense:
         raise ChoiceGPError("init= works with inference='dense' or 'mcmc' only")
+    if not warm.posterior.has_sites:
+        raise ChoiceGPError("init has draws from an earlier version, from which no fit can start: fit it again")
     if warm.n_utilities != options.n_utilities:
         raise ChoiceGPError(f"init has {warm.n_utilities} utilities, this model {options.n_utilities}: they must agree")
     # The hyperparameters are those of init: another kernel here would be passed over in silence.

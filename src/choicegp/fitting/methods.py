@@ -175,7 +175,8 @@ class MCMC(Method):
     Parameters
     ----------
     n_draws : int
-        Draws of each of four chains that are kept; fewer where ``max_seconds`` ends the fit.
+        Draws of each of four chains, in whole blocks of 16; fewer where ``max_seconds`` ends the fit.  All of them are
+        judged, and predictions use 512 of them, from 32 settings of the hyperparameters.
     n_warm_up : int
         Draws of each chain before those, by which step size and scales are adapted.
     target_acceptance : float

@@ -43,6 +43,14 @@ class HyperPosterior(NamedTuple):
         best, restore = ravel_pytree(self.prior)
         return restore(jnp.clip(best + self.scale @ q, *LOG_BOUNDS))
 
+    def log_density(self, q: Array, hyperpriors: HyperPriors) -> Array:
+        """Return the log density of the hyperpriors at coordinates q, up to a constant.
+
+        Not at the bounds where there are some: beyond them a walk would find no way back.
+        """
+        best, restore = ravel_pytree(self.prior)
+        return log_density(restore(best + self.scale @ q), hyperpriors)
+
 
 @partial(program, static="hyperpriors")
 def _slope(prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors) -> Array:

@@ -8,7 +8,7 @@ Gaussian posterior is mixed over such settings.
 
 import numpy as np
 
-from choicegp.inference.driver import Inferred, Task, infer
+from choicegp.inference.driver import Inferred, Task, run
 from choicegp.inference.mcmc import BLOCK, MORE, MOST_SETTINGS, Kept, MCMCInference, duals_at, posterior_of_settings
 
 MOST_SAMPLED = 1500
@@ -23,17 +23,26 @@ SAMPLED = "NUTS over utilities and hyperparameters"
 def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     """Give a dense fit honest draws; also say in words what made them.
 
-    What there was time for is kept: with a time limit, the dense fit comes first.
+    With a time limit, the dense fit comes first; chains that it ends while they warm up are not used.
     """
     problem, posterior = task.problem, before.posterior
     if posterior.n_utilities * problem.n_objects <= MOST_SAMPLED:
         inference = MCMCInference(task._replace(max_iter=N_SAMPLED), before, N_WARM_UP, _TARGET)
-        found = infer(inference)
+        state, verdict = run(inference)
+        if state.n_warmed < N_WARM_UP:
+            return _mixed(task, before)
+        found = inference.conclude(state, verdict)
         sampled = SAMPLED if inference.n_moves else "NUTS over utilities"
         if inference.redraws:
             sampled += ", mixed over settings of the hyperparameters"
         words = f"{sampled}: {found.message.removesuffix(': ' + MORE)}"
         return before._replace(posterior=found.posterior), words
+    return _mixed(task, before)
+
+
+def _mixed(task: Task, before: Inferred) -> tuple[Inferred, str]:
+    """Mix the Gaussian posterior over settings of the hyperparameters."""
+    problem, posterior = task.problem, before.posterior
     sampler = MCMCInference(task, before, 0, _TARGET)
     p, t = posterior.prior.n_parts, len(problem.valid)
     few = int(np.clip(_MOST_NUMBERS / (p * t**2), 4, MOST_SETTINGS))

@@ -36,7 +36,7 @@ from choicegp.inference.posterior import FIRST_JITTER, Posterior, draws_of, fact
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
 from choicegp.inference.whitening import Whitening, log_posterior, whiten
-from choicegp.model.prior import HyperPriors, UtilityPrior, log_density
+from choicegp.model.prior import HyperPriors, UtilityPrior
 
 N_CHAINS = 4
 BLOCK = 16  # steps of a chain between two looks from Python; also draws of the utilities for each kept setting
@@ -178,7 +178,9 @@ class MCMCInference:
         counts = tuple(np.asarray(count, np.int32) for count in (first, n_steps, n_moves))
 
         def one(number: int) -> tuple[Chain, SampledBlock]:
-            key = jax.random.key_data(jax.random.fold_in(jax.random.key(self.task.seed), number))
+            # A seed may be larger than JAX's keys take.
+            seed = int(np.random.SeedSequence(self.task.seed).generate_state(1)[0])
+            key = jax.random.key_data(jax.random.fold_in(jax.random.key(seed), number))
             made = _advance(chains[number], key, *counts, np.asarray(adapt), self.model, self.hyperpriors)
             return jax.tree.map(np.asarray, made)
 
@@ -281,8 +283,8 @@ def _advance(
         return lambda w: log_posterior(w.reshape(shape), whitening, model.sites, model.problem, model.lapse)
 
     def moved_hyper(state: Any, hyper: Array, whitening: Whitening, share: Array, key: Array) -> tuple[Any, ...]:
-        def exact(prior: UtilityPrior, of_utilities: Array) -> Array:
-            return of_utilities + (jnp.zeros(()) if hyperpriors is None else log_density(prior, hyperpriors))
+        def exact(q: Array, of_utilities: Array) -> Array:
+            return of_utilities + (0.0 if hyperpriors is None else model.approximation.log_density(q, hyperpriors))
 
         def move(i: Array, carry: tuple) -> tuple:
             q, whitening, now, accepted = carry
@@ -294,15 +296,15 @@ def _advance(
             old, new = jnp.where(walks, 1.0, jnp.sqrt(1.0 - share**2)), jnp.where(walks, _STRIDE, 1.0) * share
             fresh = old * q + new * jax.random.normal(normals, q.shape)
             proposed = jnp.where(rank < _TOGETHER, fresh, q)
-            prior, _, there = _whitened(proposed, model)
-            then = exact(prior, density(there)(state.position))
+            _, _, there = _whitened(proposed, model)
+            then = exact(proposed, density(there)(state.position))
             kept = jnp.where(walks, 0.0, 0.5 * jnp.sum(proposed**2 - q**2))  # the Gaussian that the proposal keeps
             chance = jnp.nan_to_num(jnp.minimum(1.0, jnp.exp(then - now + kept)))
             taken = jax.random.uniform(coin) < chance
             after = jax.tree.map(lambda a, b: jnp.where(taken, a, b), (proposed, there, then), (q, whitening, now))
             return (*after, accepted + chance)
 
-        now = exact(model.approximation.prior_at(hyper), state.logdensity)
+        now = exact(hyper, state.logdensity)
         hyper, whitening, _, accepted = jax.lax.fori_loop(0, n_moves, move, (hyper, whitening, now, jnp.zeros(())))
         return hyper, whitening, accepted / jnp.maximum(n_moves, 1)
 

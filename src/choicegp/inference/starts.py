@@ -20,7 +20,7 @@ from choicegp.model.prior import Objects, UtilityPrior
 # one path, the right one or not; the second schedule keeps more of their differences.
 ANNEALING = (np.repeat([0.05, 0.1, 0.2, 0.4, 0.7, 1.0], 3), np.repeat([0.2, 0.3, 0.45, 0.6, 0.8, 1.0], 3))
 FIRST_VARIANCE = float(np.exp(2.0))
-"""Of a utility in units of the error scale: the mean of the usual hyperprior is a sensible first variance."""
+"""Of a utility in units of the error scale, about the size that real answers ask for."""
 _FIRST_SIZE = 3.0  # of the utilities at a start: larger ones end in the best optimum more often than those of size 1
 LENGTHSCALES = (0.5, 0.25, 1.0)  # of the starts in turn, times the kernel's own
 

@@ -51,7 +51,7 @@ def _samples_from_draws(posterior: Posterior, objects: Objects, n_samples: int, 
     assert draws is not None
     n_settings, n_draws, p, _ = draws.dual.shape
     used = np.linspace(0, n_settings - 1, int(np.clip(_FACTORED / (p * n**3), min(4, n_settings), n_settings)))
-    setting = rng.permutation(np.resize(used.astype(int), n_samples))
+    setting = np.resize(rng.permutation(used.astype(int)), n_samples)
     result = np.empty((n_samples, posterior.n_utilities, n))
     for h in np.unique(setting):
         one = jax.tree.map(lambda leaf, h=h: np.asarray(leaf[h]), draws)
