@@ -87,6 +87,10 @@ def fit(
     inference: Annotated[
         str, Option("--inference", metavar="NAME", help="Method: auto, dense, sparse, paper or mcmc.")
     ] = "auto",
+    intervals: Annotated[
+        str,
+        Option("--intervals", metavar="auto|none", help="auto: intervals that hold; none: quicker, and too narrow."),
+    ] = "auto",
     max_seconds: Annotated[
         float | None, Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)
     ] = None,
@@ -107,7 +111,7 @@ def fit(
     from choicegp.apps.summaries import drivers_in_words, fit_in_words
     from choicegp.estimators.choice_gp import ChoiceGP
 
-    fitted = ChoiceGP(utilities, inference=inference, max_seconds=max_seconds, **options).fit(data)
+    fitted = ChoiceGP(utilities, inference=inference, intervals=intervals, max_seconds=max_seconds, **options).fit(data)
     fitted.save(output)
     terminal.say(fit_in_words(fitted, len(data)))
     terminal.say(drivers_in_words(fitted))
