@@ -53,6 +53,21 @@ def test_intervals_are_wider_than_those_at_the_most_probable_hyperparameters(mix
     assert (wide.upper - wide.lower).mean() > 1.1 * (narrow.upper - narrow.lower).mean()
 
 
+def test_single_samples_come_from_all_settings(mixed):
+    """Each setting has its own scale: a sample of one belongs to any of them."""
+    x = np.array([[0.3, 0.1], [-0.5, 0.4]])
+    first = [mixed.sample_utilities(x, 1, random_state=seed)[0] for seed in range(40)]
+    drawn = mixed.sample_utilities(x, 4000, random_state=0)
+    spread = np.std(np.array(first)[:, 0] - np.array(first)[:, 1], axis=0)
+    wanted = np.std(drawn[:, 0] - drawn[:, 1], axis=0)
+    assert np.all((spread / wanted > 0.6) & (spread / wanted < 1.6))
+
+
+def test_a_seed_may_be_large(quick, half):
+    fitted = quick(intervals="auto", random_state=2**63).fit(half)
+    assert fitted.intervals_.startswith(intervals.SAMPLED)
+
+
 NONE = {
     "none": {"intervals": "none"},
     "dense": {"intervals": "auto", "inference": "dense"},
@@ -128,11 +143,10 @@ def test_what_there_is_no_time_for_is_left_out(slow, quick, half):
     assert later.fit_result_.seconds == 20.0
 
 
-def test_time_that_runs_out_while_sampling_leaves_what_was_drawn(slow, quick, half):
+def test_time_that_runs_out_while_chains_warm_up_leaves_a_mixture(slow, quick, half):
     fitted = quick(object_effects="auto", intervals="auto", max_seconds=25.0).fit(half)
     assert slow.limits == [25.0, 15.0, 5.0]
-    assert fitted.intervals_.startswith(intervals.SAMPLED)
-    assert "the time limit ended it early" in fitted.intervals_
+    assert fitted.intervals_.startswith("Gaussian utilities, mixed over ")
 
 
 def test_without_a_time_limit_no_part_has_one(slow, quick, half):

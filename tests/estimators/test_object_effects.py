@@ -118,3 +118,14 @@ def test_effects_are_left_out_where_nothing_is_learned_or_inference_is_not_dense
     assert not quick(object_effects="auto", learn_hyperparameters=False).fit(half).fitted_.has_effects
     paper = quick(object_effects="auto", inference="paper-converged", max_iter=2).fit(half)
     assert not paper.fitted_.has_effects
+
+
+def test_effects_are_not_tried_where_they_would_make_too_many_objects(quick, monkeypatch):
+    """Objects equal in features are one without effects, and each its own with them."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.linspace(-1.0, 1.0, 5), 8)[:, None]
+    data = ChoiceData.from_pairs(X, [sorted(rng.choice(40, 2, replace=False), reverse=True) for _ in range(60)])
+    monkeypatch.setattr(fitting, "AUTO_DENSE", 20)
+    assert not quick(n_utilities=1, object_effects="auto").fit(data).fitted_.has_effects
+    monkeypatch.setattr(fitting, "AUTO_DENSE", 40)
+    assert quick(n_utilities=1, object_effects="auto").fit(data).fitted_.has_effects

@@ -1,9 +1,11 @@
 """A fit that starts from an earlier one, when sets or objects have arrived since."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from choicegp import ChoiceData, ChoiceGPError
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
 from choicegp.inference import intervals, mcmc
 
 from .test_fitting import finite
@@ -102,3 +104,15 @@ def test_a_warm_start_from_draws_is_one_from_the_gaussian_fit_below_them(quick, 
     assert sampled.intervals_.startswith(intervals.SAMPLED)
     assert sampled.elbo_ == model.elbo_
     assert quick().fit(data, init=sampled).elbo_ == quick().fit(data, init=model).elbo_
+
+
+def test_draws_of_an_earlier_version_are_no_start(quick):
+    old = ChoiceGP.load(Path(__file__).parents[1] / "storage" / "data" / "model-v2.cgp")
+    with pytest.raises(ChoiceGPError, match="init has draws from an earlier version"):
+        quick(n_utilities=old.n_utilities_, shared_part=False).fit(old.data_, init=old)
+
+
+def test_a_model_starts_from_one_that_chose_its_effects_itself(quick, half):
+    first = quick(object_effects="auto").fit(half)
+    again = quick(object_effects="auto", learn_hyperparameters=False).fit(half, init=first)
+    assert again.fitted_.has_effects == first.fitted_.has_effects

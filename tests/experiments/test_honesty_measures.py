@@ -19,9 +19,10 @@ class FakeModel:
     def __init__(self, U, sd, probability=0.5):
         self.U, self.sd, self.probability = U, sd, probability
 
-    def sample_utilities(self, X, n_samples, random_state):
-        draws = np.random.default_rng(random_state).normal(size=(n_samples, len(X), self.U.shape[1]))
-        return self.U[: len(X)] + self.sd * draws
+    def sample_utilities(self, data, n_samples, random_state):
+        assert isinstance(data, ChoiceData), "rows of an array would be new objects"
+        draws = np.random.default_rng(random_state).normal(size=(n_samples, len(data.X), self.U.shape[1]))
+        return self.U[: len(data.X)] + self.sd * draws
 
     def predict_proba(self, data):
         return [np.full(len(rows), self.probability) for rows in data.shown]

@@ -102,3 +102,11 @@ def test_what_is_never_learned_has_no_spread(fit, problem):
     assert found.n_learned == len(found.scale) - prior.kernels.ends.size
     moved = found.prior_at(np.ones(found.n_learned))
     np.testing.assert_array_equal(moved.kernels.ends, prior.kernels.ends)
+
+
+def test_beyond_the_bounds_the_density_goes_on_falling(fit, problem):
+    """Or a random walk would leave and not come back."""
+    found = hyper_posterior(fit.prior, fit.sites, problem, HYPERPRIORS)
+    steps = [float(found.log_density(size * jnp.eye(found.n_learned)[0], HYPERPRIORS)) for size in (20.0, 40.0, 80.0)]
+    assert steps[0] > steps[1] + 10.0 > steps[2] + 20.0
+    assert np.all(np.asarray(ravel_pytree(found.prior_at(80.0 * jnp.eye(found.n_learned)[0]))[0]) <= LOG_BOUNDS[1])

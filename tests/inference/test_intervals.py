@@ -77,11 +77,10 @@ def test_hyperparameters_that_are_costly_to_move_are_drawn_around_the_best(fit, 
     np.testing.assert_array_equal(again.posterior.draws.dual, found.posterior.draws.dual)
 
 
-def test_at_the_time_limit_what_there_is_is_kept(fit, problem):
+def test_at_the_time_limit_the_gaussian_is_mixed(fit, problem):
+    """Chains that are still warming up are worth less than a Gaussian."""
     found, words = with_intervals(task_of(fit, problem, seconds=0.0), fit)
-    assert words.startswith("NUTS over utilities and hyperparameters: 64 draws, ")
-    assert "the time limit ended it early" in words
-    assert found.posterior.draws.dual.shape == (4, BLOCK, 3, T)
+    assert words == f"Gaussian utilities, mixed over {MOST_SETTINGS} settings of the hyperparameters"
     assert_dense_parts_stay(found, fit)
 
 
@@ -160,5 +159,7 @@ def test_hyperparameters_that_are_held_are_named_so(fit, problem, gaussian, monk
     assert words == "Gaussian utilities at the hyperparameters of the fit"
     assert np.ptp(parameters_of(found.posterior.draws), axis=0).max() == 0.0
     monkeypatch.setattr(intervals, "MOST_SAMPLED", 2 * T)
-    _, words = with_intervals(task_of(fit, problem, FIXED, seconds=0.0), fit)
+    monkeypatch.setattr(intervals, "N_SAMPLED", BLOCK)
+    monkeypatch.setattr(intervals, "N_WARM_UP", BLOCK)
+    _, words = with_intervals(task_of(fit, problem, FIXED), fit)
     assert words.startswith("NUTS over utilities: 64 draws, ")

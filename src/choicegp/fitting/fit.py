@@ -75,7 +75,7 @@ def completed(plain: Fitted, options: FitOptions) -> Fitted:
         return add_intervals(plain, options) if options.intervals else plain
     effects = _fit(plain.data, options.as_in(True)._replace(intervals=False, method=options.dense), plain)
     # A fit that the time limit ended has had no chance to be better.
-    against = _AGAINST_EFFECTS if effects.result.status == "converged" else 0.0
+    against = 0.0 if "time limit" in effects.result.message else _AGAINST_EFFECTS
     chosen = effects if effects.elbo > plain.elbo - against else plain
     options = _for_the_rest(options, effects)
     seconds = plain.result.seconds + effects.result.seconds
