@@ -9,7 +9,16 @@ from typer import Argument, Option
 
 import choicegp
 from choicegp.apps import terminal
-from choicegp.apps.options import Jobs, ModelOptions, Seed, TableOptions, output_option, takes_options
+from choicegp.apps.options import (
+    Jobs,
+    ModelOptions,
+    Repetitions,
+    Seed,
+    TableOptions,
+    TablesFolder,
+    output_option,
+    takes_options,
+)
 
 N_DEFECTS_LISTED = 20
 
@@ -253,16 +262,11 @@ def reproduce(
     show_list: Annotated[bool, Option("--list", help="List the experiments.")] = False,
     quick: Annotated[bool, Option("--quick", help="Run a small version, to see that everything works.")] = False,
     seed: Annotated[int, Option("--seed", min=0, metavar="NUMBER", help="Random seed of the first repetition.")] = 0,
-    repetitions: Annotated[
-        int | None, Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions.")
-    ] = None,
+    repetitions: Repetitions = None,
     output: Annotated[
         str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, tables and pages.")
     ] = "experiments-out",
-    data: Annotated[
-        str | None,
-        Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
-    ] = None,
+    data: TablesFolder = None,
     jobs: Jobs = -1,
     dask: Annotated[
         str | None,
@@ -288,16 +292,11 @@ def honesty(
     seed: Annotated[
         int, Option("--seed", "--random-state", min=0, metavar="NUMBER", help="Random seed of the first repetition.")
     ] = 0,
-    repetitions: Annotated[
-        int | None, Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions.")
-    ] = None,
+    repetitions: Repetitions = None,
     output: Annotated[
         str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, the table and the page.")
     ] = "experiments-out",
-    data: Annotated[
-        str | None,
-        Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
-    ] = None,
+    data: TablesFolder = None,
     jobs: Jobs = -1,
 ) -> None:
     """Test whether intervals and probabilities are honest with default options.

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 Seed = Annotated[
     int, Option("--seed", min=0, metavar="NUMBER", help="Random seed: the same seed gives the same result.")
 ]
+Repetitions = Annotated[
+    int | None, Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions.")
+]
+TablesFolder = Annotated[
+    str | None,
+    Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
+]
 Jobs = Annotated[
     int, Option("--jobs", metavar="NUMBER", help="Number of fits that run in parallel; -1 uses all cores.")
 ]
