@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import log_ndtr, ndtr
+from scipy.special import ndtr
 
 from choicegp.data.pareto import undominated
 from choicegp.model.likelihood import (
@@ -18,7 +18,6 @@ from choicegp.model.likelihood import (
     object_pairs,
     pair_logs,
     subset_probabilities,
-    with_lapse,
 )
 
 # These tests compile much and run little. Most of them share one shape (d, a, sets), that of `SETS`.
@@ -194,62 +193,6 @@ def test_without_noise_only_the_pareto_set_is_chosen(d):
     np.testing.assert_allclose(np.exp(value), is_pareto, atol=1e-12)
 
 
-# --- one utility: single objects sum to one ------------------------------------------------------------
-
-
-def single_objects(u):
-    """Repeat utilities (1, a, sets) for the choice of each object alone: arguments with the sets, then the objects."""
-    a, n_sets = u.shape[1:]
-    chosen = np.broadcast_to(np.eye(a, dtype=bool)[:, None], (a, n_sets, a))
-    return np.repeat(u[..., None], a, axis=-1), np.ones_like(chosen), chosen
-
-
-@pytest.mark.parametrize(("floor", "scale"), [(FLOOR, 1.0), (FLOOR, 10.0), (0.01, 1.0), (0.0, 1.0), (0.0, 1e6)])
-@pytest.mark.parametrize("a", [3, 5, 8])
-def test_single_objects_sum_to_one(a, floor, scale):
-    value = log_p(*single_objects(utilities(1, a, 40, seed=a, scale=scale)), floor=floor)
-    np.testing.assert_allclose(np.exp(value).sum(axis=-1), 1.0, rtol=1e-12)
-
-
-def test_two_objects_are_not_divided():
-    # With the floor the two sum to 1 + 2e-10; data of pairs have the values that they always had, padded or not.
-    u = utilities(1, 5, 40, scale=3.0)
-    present, chosen = (np.repeat(np.arange(5)[:, None] < n, 40, axis=1) for n in (2, 1))
-    value = log_p(u, present, chosen)
-    expected = [math.log(dominance(u[..., k], 0, 1, 1.0) + FLOOR) for k in range(40)]
-    np.testing.assert_allclose(value, expected, rtol=1e-13, atol=1e-14)
-
-
-@pytest.mark.parametrize("u", [np.zeros((1, 100)), utilities(1, 100, scale=1e-3), utilities(1, 100, scale=30.0)])
-def test_several_objects_keep_the_floor_and_are_no_probability_above_one(u):
-    # The sum over single objects is as small as 100 / 2^99: dividing by it would outweigh the floor of a pair.
-    chosen = np.arange(100)[:, None] < np.array([2, 3, 4])
-    value = log_p(np.repeat(u[..., None], 3, axis=-1), np.ones_like(chosen), chosen)
-    expected = [math.log(FLOOR) * n_pairs for n_pairs in (1, 3, 6)]
-    beaten = [
-        sum(math.log(1 - math.prod(1 - dominance(u, o, v, 1.0) for o in range(k)) + FLOOR) for v in range(k, 100))
-        for k in (2, 3, 4)
-    ]
-    np.testing.assert_allclose(value, np.add(expected, beaten), rtol=1e-9)
-
-
-@pytest.mark.parametrize(("a", "n_sets"), [(3, 4000), (5, 4000), (8, 4000)])
-def test_the_scale_of_known_utilities_is_estimated_consistently(a, n_sets):
-    u = utilities(1, a, n_sets, seed=a)
-    answers = np.asarray(table_of(u))[2 ** np.arange(a)]
-    cumulative = np.cumsum(answers / answers.sum(axis=0), axis=0)
-    best = np.sum(np.random.default_rng(a).random(n_sets) > cumulative, axis=0)
-    chosen = np.arange(a)[:, None] == best
-    scales = np.linspace(0.7, 1.5, 17)
-    repeated = (np.repeat(mask[:, None], len(scales), axis=1) for mask in (np.ones_like(chosen), chosen))
-    value = log_p(u[:, :, None] * scales[:, None], *repeated).sum(axis=-1)
-    assert abs(scales[np.argmax(value)] - 1.0) < 0.1
-    # As the paper has it, without the division, the best scale is too large.
-    ahead = np.take_along_axis(u[0], best[None], axis=0) - u[0]
-    paper = [np.sum(np.where(chosen, 0.0, log_ndtr(scale * ahead))) for scale in scales]
-    assert scales[np.argmax(paper)] > 1.15
-
-
 # --- symmetries ----------------------------------------------------------------------------------------
 
 
@@ -386,48 +329,6 @@ def test_a_program_for_large_sets_is_no_longer_than_for_small_ones():
         return len(value_and_gradient.lower(*shapes, 1.0).as_text().splitlines())
 
     assert lines(100) == lines(20)
-
-
-# --- lapses --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("d", [1, 2])
-def test_a_lapse_mixes_in_the_uniform_choice(d):
-    u, present, chosen = some_sets()
-    u, chosen = u[:d], chosen if d > 1 else one_of(chosen)
-    value, *_ = lapsed(u, present, chosen, 1.0, 0.2)
-    sizes = present.sum(axis=0)
-    expected = [
-        0.8 * divided_by_hand(u[:, :a, k], chosen[:a, k], floor=FLOOR) + 0.2 / (2**a - 1) for k, a in enumerate(sizes)
-    ]
-    np.testing.assert_allclose(np.exp(value), expected, rtol=1e-9)
-
-
-def test_a_lapse_counts_the_objects_that_are_present():
-    present = jnp.asarray([[True, True], [True, True], [True, False], [True, False]])
-    value = with_lapse(jnp.asarray([-1e4, -1e4]), present, 0.3)
-    np.testing.assert_allclose(np.exp(value), [0.3 / 15, 0.3 / 3], rtol=1e-12)
-    # The answer to a question about one object is certain.
-    assert float(with_lapse(jnp.asarray(0.0), jnp.asarray([True, False]), 0.3)) == pytest.approx(0, abs=1e-15)
-
-
-def test_a_lapse_bounds_the_likelihood_from_below():
-    u, present, chosen = some_sets(scale=1e6)
-    value, gradient, *slopes = lapsed(u, present, chosen, 1.0, 0.01)
-    bound = np.log(0.01 / (2.0 ** present.sum(axis=0) - 1))
-    assert np.all(value >= bound - 1e-12)
-    assert np.any(value < bound + 1e-3)
-    assert np.all(np.isfinite(gradient))
-    assert np.all(np.isfinite(slopes))
-
-
-def test_no_lapse_is_the_limit_of_small_lapses():
-    u, present, chosen = some_sets()
-    value, gradient = value_and_gradient(u, present, chosen, 1.0)
-    for lapse in (0.0, 1e-14):
-        mixed, mixed_gradient, *_ = lapsed(u, present, chosen, 1.0, lapse)
-        np.testing.assert_allclose(mixed, value, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(mixed_gradient, gradient, rtol=1e-8, atol=1e-11)
 
 
 # --- the table of all subsets --------------------------------------------------------------------------
