@@ -17,7 +17,7 @@ from choicegp.data.packing import split_sets
 from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
 from choicegp.data.split import set_positions, split_positions
 from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.defects import Draft, OnError, select_sets, settle
+from choicegp.reading.defects import Draft, Empty, OnError, select_sets, settle
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
 from choicegp.reading.long import Roles, long_columns, read_long
 from choicegp.reading.sequences import SetOptions, read_pairs, read_sets
@@ -49,6 +49,9 @@ class ChoiceData:
         How the columns of the objects became ``X``.
     respondents : array (m,) or None
     weights : float array (m,) or None
+    kinds : array (m,) or None
+        What was asked of each set: ``"keep"`` (mark all that you would not reject), ``"best"`` (mark the best one) or
+        ``"worst"``; None where all are ``"keep"``.
     skipped : tuple of Defect
         What was left out with ``on_error="skip"``. Rows of files are counted as a spreadsheet does (the
         header is row 1), rows of a DataFrame from 0.
@@ -71,6 +74,7 @@ class ChoiceData:
     encoding: FeatureEncoding
     respondents: NDArray[Any] | None = None
     weights: NDArray[np.float64] | None = None
+    kinds: NDArray[Any] | None = None
     skipped: tuple[Defect, ...] = ()
 
     @classmethod
@@ -85,8 +89,10 @@ class ChoiceData:
         respondents: Any = None,
         weights: Any = None,
         set_ids: Any = None,
+        kinds: Any = None,
         encoding: FeatureEncoding | None = None,
         on_error: OnError = "raise",
+        empty: Empty = "error",
     ) -> "ChoiceData":
         """Make choice data from a table of objects and one sequence of objects per set.
 
@@ -101,10 +107,15 @@ class ChoiceData:
             Ids of objects (default 0, 1, ...) and sets (default 0, 1, ...), and who answered each set.
         weights : sequence of float, optional
             How much each set counts, above 0.
+        kinds : {"keep", "best", "worst"} or sequence of these, optional
+            What was asked of each set; see ``ChoiceData.kinds``.
         encoding : FeatureEncoding, optional
             How to encode the features (the encoding of a training set); learned from ``X`` by default.
         on_error : {"raise", "skip"}
             Raise an error that names every defect, or leave the defective sets out (see ``skipped``).
+        empty : {"error", "none", "skip"}
+            What a set is from which nothing was chosen: a defect, the answer "none of these" (the model then has a
+            threshold), or nothing to learn from.
 
         Examples
         --------
@@ -112,8 +123,8 @@ class ChoiceData:
         >>> ChoiceData.from_sets(X, [["pen", "brush"]], [["pen"]], by="id")
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
-        read = read_sets(X, shown, chosen, by, object_ids, respondents, weights, set_ids, encoding)
-        return cls(**settle(*read, on_error))
+        read = read_sets(X, shown, chosen, by, object_ids, respondents, weights, set_ids, kinds, encoding)
+        return cls(**settle(*read, on_error, empty))
 
     @classmethod
     def from_pairs(
@@ -186,6 +197,7 @@ class ChoiceData:
         available: str | None = None,
         encoding: FeatureEncoding | None = None,
         on_error: OnError = "raise",
+        empty: Empty = "error",
     ) -> "ChoiceData":
         """Make choice data from a long table: one row per set and shown alternative.
 
@@ -199,7 +211,7 @@ class ChoiceData:
             distinct row of features is. With ``chosen=None`` the data have no choices.
         features : sequence of str, optional
             The feature columns; by default all columns that have no other role.
-        encoding, on_error
+        encoding, on_error, empty
             As in :meth:`from_sets`.
 
         Examples
@@ -211,7 +223,7 @@ class ChoiceData:
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
         roles = Roles(set_id, object_id, chosen, available, respondent, weight)
-        return cls(**settle(*read_long(long_columns(frame, roles, features), encoding), on_error))
+        return cls(**settle(*read_long(long_columns(frame, roles, features), encoding), on_error, empty))
 
     @classmethod
     def from_wide(
@@ -229,6 +241,7 @@ class ChoiceData:
         sep: str = "_",
         encoding: FeatureEncoding | None = None,
         on_error: OnError = "raise",
+        empty: Empty = "error",
     ) -> "ChoiceData":
         """Make choice data from a wide table: one row per set, columns ``{feature}{sep}{alternative}``.
 
@@ -242,7 +255,7 @@ class ChoiceData:
             What stands before ``sep``. Without ``object_id`` the alternative's name is the object's id.
         set_id, respondent, weight : str, optional
             Names of columns; without ``set_id`` the sets are numbered from 0.
-        encoding, on_error
+        encoding, on_error, empty
             As in :meth:`from_sets`.
 
         Examples
@@ -252,7 +265,8 @@ class ChoiceData:
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
         roles = Roles(set_id, object_id, chosen, available, respondent, weight)
-        return cls(**settle(*read_long(wide_columns(frame, roles, alternatives, features, sep), encoding), on_error))
+        columns = wide_columns(frame, roles, alternatives, features, sep)
+        return cls(**settle(*read_long(columns, encoding), on_error, empty))
 
     def __post_init__(self) -> None:
         for value in self.__getstate__().values():

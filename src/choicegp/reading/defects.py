@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from choicegp.reading.encoding import FeatureEncoding
 
 OnError = Literal["raise", "skip"]
+Empty = Literal["error", "none", "skip"]
+Kind = Literal["keep", "best", "worst"]
 
 MAX_SET_SIZE = 10_000
+
+_NOTHING = (
+    "nothing is chosen from the set; where keeping nothing is an answer, use empty='none', "
+    "to leave such sets out, empty='skip'"
+)
 
 # After one of these it is not clear whether anything was chosen: reporting that too would mislead.
 _CHOICE_UNCLEAR = ("chosen-not-shown", "unknown-object", "wrong-flag", "missing-id", "empty-set")
@@ -42,6 +49,7 @@ class Draft(NamedTuple):
     set_ids: NDArray[Any]
     respondents: NDArray[Any] | None = None
     weights: NDArray[np.float64] | None = None
+    kinds: NDArray[Any] | None = None
     rows: NDArray[np.int64] | None = None
 
     @property
@@ -125,22 +133,33 @@ class Findings:
         return tuple(defect for *_, defect in sorted(self._found, key=lambda found: found[:2]))
 
 
-def settle(draft: Draft, findings: Findings, on_error: OnError) -> dict[str, Any]:
-    """Check a draft; raise with all its defects, or return the fields of ``ChoiceData`` without what is defective."""
+def settle(draft: Draft, findings: Findings, on_error: OnError, empty: Empty = "error") -> dict[str, Any]:
+    """Check a draft; raise with all its defects, or return the fields of ``ChoiceData`` without what is defective.
+
+    Sets from which nothing was chosen are a defect with ``empty="error"``, an answer with "none", and left out with
+    "skip".
+    """
     check_one_of("on_error", on_error, get_args(OnError))
+    check_one_of("empty", empty, get_args(Empty))
     gone = np.zeros(len(draft.object_ids), dtype=bool)
     gone[findings.spoiled_objects] = True
-    _check_sets(draft, findings, gone)
+    nothing = _check_sets(draft, findings, gone)
+    if empty == "error":
+        findings.in_sets("nothing-chosen", _NOTHING, nothing)
     _check_attributes(draft, findings)
     defects = findings.defects
+    if defects and on_error == "raise":
+        raise ChoiceDataError(defects, findings.source)
+    if empty == "skip":
+        findings.in_sets("nothing-chosen", _NOTHING, nothing)
+        defects = findings.defects
     if defects:
-        if on_error == "raise":
-            raise ChoiceDataError(defects, findings.source)
         draft = _without_spoiled(draft, findings, gone)
     return {**draft.parts, "skipped": defects}
 
 
-def _check_sets(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> None:
+def _check_sets(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Report what is wrong with sets; return those from which nothing was chosen."""
     sizes = np.diff(draft.offsets)
     findings.in_sets("empty-set", "the set shows no object", np.flatnonzero(sizes == 0))
     large = np.flatnonzero(sizes > MAX_SET_SIZE)
@@ -148,11 +167,15 @@ def _check_sets(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> No
     findings.in_sets("too-large-set", problems, large)
     of_set = np.repeat(np.arange(len(sizes)), sizes)
     _check_duplicates(draft, findings, of_set)
-    if draft.flat_chosen is not None:
-        n_chosen = np.bincount(of_set[draft.flat_chosen], minlength=len(sizes))
-        nothing = (n_chosen == 0) & ~findings.sets_with(*_CHOICE_UNCLEAR)
-        findings.in_sets("nothing-chosen", "nothing is chosen from the set", np.flatnonzero(nothing))
     findings.spoiled_sets[of_set[np.append(gone, False)[draft.flat_shown]]] = True
+    if draft.flat_chosen is None:
+        return np.zeros(0, np.int64)
+    n_chosen = np.bincount(of_set[draft.flat_chosen], minlength=len(sizes))
+    if draft.kinds is not None:
+        several = np.flatnonzero((n_chosen > 1) & (draft.kinds != "keep"))
+        problems = [f"{n_chosen[k]} objects are marked where one is the {draft.kinds[k]}" for k in several]
+        findings.in_sets("several-marked", problems, several)
+    return np.flatnonzero((n_chosen == 0) & ~findings.sets_with(*_CHOICE_UNCLEAR))
 
 
 def _check_duplicates(draft: Draft, findings: Findings, of_set: NDArray[np.int64]) -> None:
@@ -173,6 +196,11 @@ def _check_attributes(draft: Draft, findings: Findings) -> None:
     if draft.respondents is not None:
         missing = np.flatnonzero(is_missing(draft.respondents) & ~findings.sets_with("differing-respondent"))
         findings.in_sets("missing-id", "the respondent is missing", missing)
+    if draft.kinds is not None:
+        known = np.isin(draft.kinds, get_args(Kind))
+        wrong = draft.kinds[~known]
+        problems = [f"the kind must be one of {', '.join(get_args(Kind))}, not {kind!r}" for kind in wrong]
+        findings.in_sets("unknown-kind", problems, np.flatnonzero(~known))
 
 
 def _without_spoiled(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> Draft:
@@ -205,7 +233,7 @@ def select_sets(draft: Draft, sets: NDArray[np.int64]) -> Draft:
     return draft._replace(
         offsets=offsets,
         **{name: taken(getattr(draft, name), entries) for name in ("flat_shown", "flat_chosen", "rows")},
-        **{name: taken(getattr(draft, name), sets) for name in ("set_ids", "respondents", "weights")},
+        **{name: taken(getattr(draft, name), sets) for name in ("set_ids", "respondents", "weights", "kinds")},
     )
 
 

@@ -23,6 +23,7 @@ class SetOptions(TypedDict, total=False):
     respondents: Any
     weights: Any
     set_ids: Any
+    kinds: Any
     encoding: FeatureEncoding | None
 
 
@@ -43,6 +44,7 @@ def read_sets(
     respondents: Any = None,
     weights: Any = None,
     set_ids: Any = None,
+    kinds: Any = None,
     encoding: FeatureEncoding | None = None,
 ) -> tuple[Draft, Findings]:
     """Read sets into a draft, and report objects that are unknown, missing or chosen without being shown."""
@@ -78,6 +80,7 @@ def read_sets(
         set_ids=named,
         respondents=None if respondents is None else id_array(respondents, m, "respondents", "sets"),
         weights=None if weights is None else _weight_array(weights, m),
+        kinds=None if kinds is None else id_array([kinds] * m if isinstance(kinds, str) else kinds, m, "kinds", "sets"),
     )
     return draft, findings
 
