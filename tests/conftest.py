@@ -69,8 +69,7 @@ def short_chains() -> Generator[None]:
     from choicegp.inference import intervals
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("N_SAMPLED", "N_WARM_UP"):
-            patch.setattr(intervals, name, intervals.BLOCK)
+        patch.setattr(intervals, "n_steps", lambda inference: (intervals.BLOCK, intervals.BLOCK))
         yield
 
 

@@ -10,15 +10,14 @@ from choicegp.compute.progress import Clock
 from choicegp.estimators import n_utilities
 from choicegp.fitting import fit as fitting
 from choicegp.fitting.record import PLUG_IN
-from choicegp.inference import intervals, mcmc
+from choicegp.inference import chain, intervals
 
 MIXED = "Gaussian utilities, mixed over 32 settings of the hyperparameters"
 
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
-    monkeypatch.setattr(intervals, "N_SAMPLED", 2 * mcmc.BLOCK)
-    monkeypatch.setattr(intervals, "N_WARM_UP", 2 * mcmc.BLOCK)
+    monkeypatch.setattr(intervals, "n_steps", lambda inference: (2 * chain.BLOCK, 2 * chain.BLOCK))
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +82,8 @@ def test_other_fits_say_that_their_intervals_are_too_narrow(kind, quick, half):
 
 
 def test_draws_on_request_say_how_many_they_are(quick, half):
-    drawn = quick(inference=MCMC(n_draws=mcmc.BLOCK, n_warm_up=mcmc.BLOCK), max_iter=None).fit(half)
-    assert drawn.intervals_.startswith(f"draws: {4 * mcmc.BLOCK} draws, R-hat at most ")
+    drawn = quick(inference=MCMC(n_draws=chain.BLOCK, n_warm_up=chain.BLOCK), max_iter=None).fit(half)
+    assert drawn.intervals_.startswith(f"draws: {4 * chain.BLOCK} draws, R-hat at most ")
 
 
 @pytest.mark.parametrize("wrong", ["some", None, True])

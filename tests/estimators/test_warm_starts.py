@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
-from choicegp.inference import intervals, mcmc
+from choicegp.inference import chain, intervals
 
 from .test_fitting import finite
 
@@ -98,8 +98,7 @@ def test_a_new_object_has_an_effect_of_its_own_after_a_warm_start(quick, data, w
 
 
 def test_a_warm_start_from_draws_is_one_from_the_gaussian_fit_below_them(quick, data, model, monkeypatch):
-    monkeypatch.setattr(intervals, "N_SAMPLED", mcmc.BLOCK)
-    monkeypatch.setattr(intervals, "N_WARM_UP", mcmc.BLOCK)
+    monkeypatch.setattr(intervals, "n_steps", lambda inference: (chain.BLOCK, chain.BLOCK))
     sampled = quick(intervals="auto").fit(data)
     assert sampled.intervals_.startswith(intervals.SAMPLED)
     assert sampled.elbo_ == model.elbo_

@@ -7,10 +7,11 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.progress import Clock
 from choicegp.inference import intervals, mcmc
+from choicegp.inference.chain import BLOCK
 from choicegp.inference.driver import Task, Watch
 from choicegp.inference.hyperposterior import hyper_posterior
 from choicegp.inference.intervals import MOST_SAMPLED, with_intervals
-from choicegp.inference.mcmc import BLOCK, MOST_SETTINGS
+from choicegp.inference.mcmc import MOST_SETTINGS
 from choicegp.inference.posterior import factorise_on_host
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import UtilityPrior
@@ -48,8 +49,7 @@ def parameters_of(draws):
 
 
 def test_small_problems_are_sampled(fit, problem, monkeypatch):
-    monkeypatch.setattr(intervals, "N_SAMPLED", 2 * BLOCK)
-    monkeypatch.setattr(intervals, "N_WARM_UP", BLOCK)
+    monkeypatch.setattr(intervals, "n_steps", lambda inference: (2 * BLOCK, BLOCK))
     monkeypatch.setattr(intervals, "MOST_SAMPLED", 2 * T)
     found, words = with_intervals(task_of(fit, problem), fit)
     assert words.startswith("NUTS over utilities and hyperparameters: 128 draws, R-hat at most ")
@@ -61,8 +61,7 @@ def test_small_problems_are_sampled(fit, problem, monkeypatch):
 
 
 def test_hyperparameters_that_are_costly_to_move_are_drawn_around_the_best(fit, problem, monkeypatch):
-    monkeypatch.setattr(intervals, "N_SAMPLED", 8 * BLOCK)
-    monkeypatch.setattr(intervals, "N_WARM_UP", BLOCK)
+    monkeypatch.setattr(intervals, "n_steps", lambda inference: (8 * BLOCK, BLOCK))
     monkeypatch.setattr(mcmc, "_MOST_MOVE", 0.0)
     found, words = with_intervals(task_of(fit, problem), fit)
     assert words.startswith("NUTS over utilities, mixed over settings of the hyperparameters: 512 draws, R-hat at most")
@@ -159,7 +158,6 @@ def test_hyperparameters_that_are_held_are_named_so(fit, problem, gaussian, monk
     assert words == "Gaussian utilities at the hyperparameters of the fit"
     assert np.ptp(parameters_of(found.posterior.draws), axis=0).max() == 0.0
     monkeypatch.setattr(intervals, "MOST_SAMPLED", 2 * T)
-    monkeypatch.setattr(intervals, "N_SAMPLED", BLOCK)
-    monkeypatch.setattr(intervals, "N_WARM_UP", BLOCK)
+    monkeypatch.setattr(intervals, "n_steps", lambda inference: (BLOCK, BLOCK))
     _, words = with_intervals(task_of(fit, problem, FIXED), fit)
     assert words.startswith("NUTS over utilities: 64 draws, ")

@@ -9,15 +9,13 @@ from scipy.special import ndtr
 from choicegp import MCMC, ChoiceData, ChoiceGP
 from choicegp.compute.devices import computing
 from choicegp.compute.progress import Clock
+from choicegp.inference.chain import _FIRST_STEP, BLOCK, SampledBlock, advance
 from choicegp.inference.driver import Task, Watch, infer, run
 from choicegp.inference.mcmc import (
-    _FIRST_STEP,
-    BLOCK,
     MOST_SETTINGS,
     N_CHAINS,
     Kept,
     MCMCInference,
-    _advance,
     _aligned,
     duals_at,
     judged,
@@ -82,7 +80,7 @@ def chains_of(dense, problem, n_warm_up, max_iter=60, clock=None, listener=None,
 def test_moments_of_all_draws_are_those_of_quadrature(dense, three, grid):
     u, weight = grid
     state, _ = run(chains_of(dense, three, 200, 2000))
-    drawn = np.concatenate([one.utilities[:, 0] for of_all in state.kept for one in of_all])
+    drawn = np.concatenate([block.utilities[:, 0, :3] for of_all in state.blocks for block in of_all])
     assert len(drawn) == state.n_draws * N_CHAINS == 2000 * N_CHAINS
     steps = np.stack([drawn[:, 0] - drawn[:, 1], drawn[:, 0] - drawn[:, 2]])
     mean = u @ weight
@@ -151,7 +149,7 @@ def test_the_same_seed_gives_the_same_draws_also_in_threads(dense, three):
 
 def test_chains_differ(dense, three):
     state, _ = run(chains_of(dense, three, 20))
-    first = [of_all.utilities[0] for of_all in state.kept[0]]
+    first = [block.utilities[0] for block in state.blocks[0]]
     assert len(first) == N_CHAINS
     assert len(np.unique(np.round(first, 9), axis=0)) == N_CHAINS
 
@@ -223,23 +221,36 @@ def test_as_many_draws_are_kept_as_asked_for_in_whole_blocks(data):
 
 
 def test_one_program_serves_warm_up_and_draws(dense, three, monkeypatch):
-    monkeypatch.setattr(_advance, "_executables", {})
+    monkeypatch.setattr(advance, "_executables", {})
     for n_warm_up in (20, 40):
         run(chains_of(dense, three, n_warm_up))
-    assert len(_advance._executables) == 1
+    assert len(advance._executables) == 1
 
 
 def test_settings_are_taken_evenly_from_all_chains(dense, three):
     inference = chains_of(dense, three, 16, 400)
     state, verdict = run(inference)
-    kept = [one for of_all in state.kept for one in of_all]
     draws = inference.conclude(state, verdict).posterior.draws
     assert draws.dual.shape == (MOST_SETTINGS, BLOCK, 1, 3)
-    places = [next(i for i, one in enumerate(kept) if np.array_equal(one.dual, dual)) for dual in draws.dual]
-    assert places == sorted(set(places))
-    assert places[0] == 0
-    assert places[-1] == len(kept) - 1
-    assert np.all(np.bincount(np.array(places) % N_CHAINS) == MOST_SETTINGS // N_CHAINS)
+    places = np.arange(1, 9) * len(state.blocks) // 8 - 1
+    for h, (place, number) in enumerate((place, number) for place in places for number in range(N_CHAINS)):
+        end = state.blocks[place][number]
+        # The draws are further steps of the chain from there, the first of which may stay.
+        one = duals_at(end.hyper[-1], end.positions[-1:], inference.model)
+        at = [jax.tree.map(lambda leaf, h=h: leaf[h], draws.prior)]
+        np.testing.assert_array_equal(ravel_pytree(at[0])[0], one.log_hyper)
+    assert places[-1] == len(state.blocks) - 1
+
+
+def test_at_the_time_limit_each_setting_has_one_draw(dense, three):
+    inference = chains_of(dense, three, 16, 64, clock=Limited(3))
+    state, verdict = run(inference)
+    draws = inference.conclude(state, verdict).posterior.draws
+    n = len(draws.dual) // N_CHAINS
+    assert draws.dual.shape == (n * N_CHAINS, 1, 1, 3)
+    ends = [end for place in np.arange(1, n + 1) * len(state.blocks) // n - 1 for end in state.blocks[place]]
+    for dual, end in zip(draws.dual, ends, strict=True):
+        np.testing.assert_array_equal(dual, duals_at(end.hyper[-1], end.positions[-1:], inference.model).dual)
 
 
 # Use
@@ -315,13 +326,15 @@ def test_chains_with_another_order_of_utilities_are_judged_alike(problem):
     fit = fitted(problem, LEARN, prior=posterior.prior, max_iter=30)._replace(posterior=posterior)
     inference = chains_of(fit, problem, 0, max_iter=8 * BLOCK, learning=FIXED)
     rng = np.random.default_rng(1)
-    drawn = [
-        [kept._replace(utilities=posterior.mean + 0.5 * rng.normal(size=kept.utilities.shape)) for _ in range(N_CHAINS)]
-        for _ in range(8)
-    ]
+    empty = np.zeros((BLOCK, 0))
+    blocks = iter(
+        SampledBlock(empty, empty, posterior.mean + 0.5 * rng.normal(size=kept.utilities.shape), 0, 0.0)
+        for _ in range(8 * N_CHAINS)
+    )
+    drawn = [[next(blocks) for _ in range(N_CHAINS)] for _ in range(8)]
     switched = [[*row[:-1], row[-1]._replace(utilities=row[-1].utilities[:, [2, 0, 1]])] for row in drawn]
     state = inference.begin()
-    one, other = (inference.verdict(state._replace(kept=tuple(map(tuple, rows)))) for rows in (drawn, switched))
+    one, other = (inference.verdict(state._replace(blocks=tuple(map(tuple, rows)))) for rows in (drawn, switched))
     assert one.status == "converged"
     assert other == one
 

@@ -5,12 +5,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from jax.flatten_util import ravel_pytree
 from scipy.special import ndtr
 
 from choicegp import ChoiceData
 from choicegp.compute.progress import Clock
 from choicegp.inference.driver import Task, Watch, run
-from choicegp.inference.mcmc import BLOCK, N_CHAINS, MCMCInference
+from choicegp.inference.mcmc import N_CHAINS, MCMCInference
 from choicegp.inference.posterior import FIRST_JITTER
 from choicegp.model.kernels import RBF
 from choicegp.model.likelihood import FLOOR
@@ -79,11 +80,13 @@ def test_means_are_those_of_importance_sampling(d, shared, choices):
     fit = fitted(problem, learning, prior=UtilityPrior.create(RBF(1.0, 3.0), 1, d, shared=shared))
     inference = MCMCInference(Task(fit.prior, problem, learning, Watch(Clock(None)), 1, 3000, n_jobs=2), fit, 300, 0.8)
     state, verdict = run(inference)
+    fit_hyper = np.asarray(ravel_pytree(fit.prior)[0])
     assert verdict.status == "converged", verdict.message
     assert state.n_divergent < 0.02 * N_CHAINS * state.n_draws
-    u = np.array([[one.utilities for one in of_all] for of_all in state.kept])
-    log_hyper = np.array([[[one.log_hyper] * BLOCK for one in of_all] for of_all in state.kept])
-    ours = features(u, log_hyper, d).mean(axis=2)  # of each setting, (n, c, k)
+    n, scale = problem.n_objects, np.asarray(inference.model.approximation.scale)
+    u = np.array([[block.utilities[..., :n] for block in of_all] for of_all in state.blocks])
+    log_hyper = np.array([[fit_hyper + block.hyper @ scale.T for block in of_all] for of_all in state.blocks])
+    ours = features(u, log_hyper, d).mean(axis=2)  # of each block, (n, c, k)
     errors = np.array([
         np.hypot(
             one.std() / np.sqrt(min(array_stats.ess(one, chain_axis=1, draw_axis=0), one.size)),

@@ -7,6 +7,7 @@ the hyperpriors have: where the choices say nothing about a hyperparameter, thos
 gradients are costly and hyperparameters well known, all of one kind and part move together.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from choicegp.inference.dense import LOG_BOUNDS, evidence_gradient
 from choicegp.inference.posterior import FIRST_JITTER, condition, factorise, prior_covariance
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
-from choicegp.model.prior import HyperPriors, UtilityPrior, is_learned, log_density
+from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
 _MOST_WORK = 1e11  # differences of gradients times the cube of the objects and their parts
 _APART = 0.1  # between the places of which gradients are compared, in log hyperparameters
@@ -32,6 +33,8 @@ class HyperPosterior(NamedTuple):
 
     prior: UtilityPrior  # the best hyperparameters
     scale: Array  # (n, k) a root of their covariance; a row of zeros where nothing is learned
+    inverse: Array  # (k, n) its pseudo-inverse
+    spread: Array  # (n,) the hyperpriors' standard deviations; zero where nothing is learned
 
     @property
     def n_learned(self) -> int:
@@ -42,6 +45,29 @@ class HyperPosterior(NamedTuple):
         """Return the prior at coordinates q (k,)."""
         best, restore = ravel_pytree(self.prior)
         return restore(jnp.clip(best + self.scale @ q, *LOG_BOUNDS))
+
+    def is_within(self, q: Array) -> Array:
+        """Say whether the hyperparameters at q are within their bounds."""
+        flat = ravel_pytree(self.prior)[0] + self.scale @ q
+        return jnp.all((flat >= LOG_BOUNDS[0]) & (flat <= LOG_BOUNDS[1]))
+
+    def shifts(self, objects: Objects) -> np.ndarray:
+        """Return directions of q (p, k) along which the variance of one part grows, by a factor e² a unit.
+
+        There are none, (0, k), where the variances cannot move so, or where a kernel is no multiple of its variances.
+        """
+        flat, restore = ravel_pytree(self.prior)
+        leaves = jax.tree_util.tree_leaves_with_path(self.prior)
+        parts = np.arange(self.prior.n_parts)
+        moves = np.concatenate([
+            np.kron(np.eye(len(parts)), np.full(np.size(leaf) // len(parts), 2.0 * _is_variance(path)))
+            for path, leaf in leaves
+        ], axis=1)  # fmt: skip
+        q = moves @ np.asarray(self.inverse).T
+        some = Objects(objects.X[:3], objects.codes[:3])
+        before, after = (restore(flat + shift).covariance(some, some) for shift in (0.0, 0.5 * moves.sum(axis=0)))
+        is_scale = np.allclose(q @ np.asarray(self.scale).T, moves) and np.allclose(after, math.e * before)
+        return q if is_scale else np.zeros((0, q.shape[1]))
 
     def log_density(self, q: Array, hyperpriors: HyperPriors) -> Array:
         """Return the log density of the hyperpriors at coordinates q, up to a constant.
@@ -69,7 +95,8 @@ def hyper_posterior(
     flat, restore = ravel_pytree(prior)
     best = np.asarray(flat)
     if hyperpriors is None:
-        return HyperPosterior(prior, np.zeros((len(best), 0)))  # type: ignore[arg-type]
+        nothing = np.zeros((len(best), 0))
+        return HyperPosterior(prior, nothing, nothing.T, np.zeros(len(best)))  # type: ignore[arg-type]
     spread = np.asarray(ravel_pytree(jax.tree_util.tree_map_with_path(
         lambda path, leaf: np.full(np.shape(leaf), _prior_sd(path, hyperpriors)), prior
     ))[0])  # fmt: skip
@@ -84,7 +111,8 @@ def hyper_posterior(
         rows.append(directions @ (here - slope) / _APART)
     precision = np.nan_to_num(0.5 * (np.array(rows) + np.array(rows).T))
     values, vectors = np.linalg.eigh(precision)
-    return HyperPosterior(prior, directions.T @ vectors / np.sqrt(np.maximum(values, 1.0)))
+    scale = directions.T @ vectors / np.sqrt(np.maximum(values, 1.0))
+    return HyperPosterior(prior, scale, np.linalg.pinv(scale), spread)  # type: ignore[arg-type]
 
 
 def _of_each_kind(prior: UtilityPrior, spread: np.ndarray) -> np.ndarray:
@@ -94,6 +122,10 @@ def _of_each_kind(prior: UtilityPrior, spread: np.ndarray) -> np.ndarray:
     parts = np.concatenate([np.repeat(np.arange(len(leaf)), np.size(leaf) // len(leaf)) for leaf in leaves])
     groups = np.unique(np.column_stack([kinds, parts])[spread > 0], axis=0)
     return np.array([spread * ((kinds == kind) & (parts == part)) for kind, part in groups])
+
+
+def _is_variance(path: tuple) -> bool:
+    return path[-1].name.endswith("variance")
 
 
 def _prior_sd(path: tuple, hyperpriors: HyperPriors) -> float:

@@ -8,16 +8,30 @@ Gaussian posterior is mixed over such settings.
 
 import numpy as np
 
+from choicegp.inference.chain import BLOCK
 from choicegp.inference.driver import Inferred, Task, run
-from choicegp.inference.mcmc import BLOCK, MORE, MOST_SETTINGS, Kept, MCMCInference, duals_at, posterior_of_settings
+from choicegp.inference.mcmc import MORE, MOST_SETTINGS, Kept, MCMCInference, duals_at, posterior_of_settings
 
 MOST_SAMPLED = 1500
 """Utilities of shown objects, d times t, up to which they are sampled."""
-N_SAMPLED, N_WARM_UP = 8 * BLOCK, 8 * BLOCK  # draws of each chain, kept and before
+_MOST_BLOCKS, _FEWEST_BLOCKS = 256, 8
+# Seconds that a chain may take on one core, and what a move takes (measured; the overhead is in objects), by which
+# the number of steps is chosen: by a formula and not by a clock, so that fits can be repeated.
+_SECONDS, _SECONDS_OF_A_MOVE, _POWER, _OVERHEAD = 4.0, 3e-7, 1.6, 30
 _TARGET = 0.8
 _N_DRAWS = 512  # of Gaussian posteriors
 _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
 SAMPLED = "NUTS over utilities and hyperparameters"
+
+
+def n_steps(inference: MCMCInference) -> tuple[int, int]:
+    """Return the largest number of draws of each chain, and that of the steps before: what there is time for."""
+    prior, n = inference.before.posterior.prior, inference.task.problem.n_objects + _OVERHEAD
+    # The utilities' own moves take about the time of one of hyperparameters, and so do new coordinates.
+    seconds = _SECONDS_OF_A_MOVE * prior.n_parts * n**_POWER * (inference.n_moves + 2)
+    n_blocks = int(_SECONDS / (seconds * BLOCK))
+    n_warm_up = int(np.clip(n_blocks // 4, _FEWEST_BLOCKS // 2, 2 * _FEWEST_BLOCKS))
+    return int(np.clip(n_blocks - n_warm_up, _FEWEST_BLOCKS, _MOST_BLOCKS)) * BLOCK, n_warm_up * BLOCK
 
 
 def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
@@ -26,18 +40,20 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     With a time limit, the dense fit comes first; chains that it ends while they warm up are not used.
     """
     problem, posterior = task.problem, before.posterior
-    if posterior.n_utilities * problem.n_objects <= MOST_SAMPLED:
-        inference = MCMCInference(task._replace(max_iter=N_SAMPLED), before, N_WARM_UP, _TARGET)
-        state, verdict = run(inference)
-        if state.n_warmed < N_WARM_UP:
-            return _mixed(task, before)
-        found = inference.conclude(state, verdict)
-        sampled = SAMPLED if inference.n_moves else "NUTS over utilities"
-        if inference.redraws:
-            sampled += ", mixed over settings of the hyperparameters"
-        words = f"{sampled}: {found.message.removesuffix(': ' + MORE)}"
-        return before._replace(posterior=found.posterior), words
-    return _mixed(task, before)
+    if posterior.n_utilities * problem.n_objects > MOST_SAMPLED:
+        return _mixed(task, before)
+    inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True)
+    n_draws, n_warm_up = n_steps(inference)
+    inference = inference.of_length(n_draws, n_warm_up)
+    state, verdict = run(inference)
+    if state.n_warmed < n_warm_up:
+        return _mixed(task, before)
+    found = inference.conclude(state, verdict)
+    sampled = SAMPLED if inference.n_moves else "NUTS over utilities"
+    if inference.redraws:
+        sampled += ", mixed over settings of the hyperparameters"
+    words = f"{sampled}: {found.message.removesuffix(': ' + MORE)}"
+    return before._replace(posterior=found.posterior), words
 
 
 def _mixed(task: Task, before: Inferred) -> tuple[Inferred, str]:

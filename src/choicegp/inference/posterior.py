@@ -97,34 +97,39 @@ def condition(factor: Factor, sites: Sites) -> GaussianMoments:
 
     def one(args: tuple[Array, Array, Array]) -> GaussianMoments:
         root, precision, linear = args
-        half, log_det = half_covariance(root, precision)
+        half, b_root = half_covariance(root, precision)
         covariance = half.T @ half
         mean = covariance @ linear
         dual = linear - precision @ mean  # (K^-1 + Λ) m = η
         # tr(K^-1 S) - t = -tr(Λ S)
-        kl = log_det + 0.5 * (mean @ dual - jnp.sum(precision * covariance))
+        kl = half_log_det(b_root) + 0.5 * (mean @ dual - jnp.sum(precision * covariance))
         return GaussianMoments(mean, covariance, dual, half, kl)
 
     return jax.lax.map(one, (factor.root, sites.precision, sites.linear))
 
 
 def half_covariance(root: Array, precision: Array) -> tuple[Array, Array]:
-    """W with W^T W = (K^-1 + Λ)^-1, and half the log determinant of B = I + L^T Λ L."""
+    """W with W^T W = (K^-1 + Λ)^-1, and the Cholesky factor of B = I + L^T Λ L."""
     b_root = jnp.linalg.cholesky(jnp.eye(root.shape[0]) + root.T @ (precision @ root))
-    return solve_triangular(b_root, root.T, lower=True), jnp.sum(jnp.log(jnp.diag(b_root)))
+    return solve_triangular(b_root, root.T, lower=True), b_root
+
+
+def half_log_det(b_root: Array) -> Array:
+    """Half the log determinant of the matrix with this Cholesky factor."""
+    return jnp.sum(jnp.log(jnp.diag(b_root)))
 
 
 def _condition_with_shared(factor: Factor, sites: Sites) -> GaussianMoments:
     def own(args: tuple[Array, Array, Array]) -> tuple[Array, ...]:
         root, precision, linear = args
-        half, log_det = half_covariance(root, precision)
+        half, b_root = half_covariance(root, precision)
         through = half @ precision
         # What the sites of u_i say about f_0, with f_i integrated out.
         pulled = linear - through.T @ (half @ linear)
-        return half, precision - through.T @ through, pulled, log_det, jnp.sum(through * half)
+        return half, precision - through.T @ through, pulled, half_log_det(b_root), jnp.sum(through * half)
 
     halves, gain, pulled, log_dets, of_own = jax.lax.map(own, (factor.root[1:], sites.precision, sites.linear))
-    half, log_det = half_covariance(factor.root[0], jnp.sum(gain, axis=0))
+    half, b_root = half_covariance(factor.root[0], jnp.sum(gain, axis=0))
     shared = half.T @ (half @ jnp.sum(pulled, axis=0))
 
     def spread(args: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -139,7 +144,7 @@ def _condition_with_shared(factor: Factor, sites: Sites) -> GaussianMoments:
     mean, spreads, taken, of_shared = jax.lax.map(spread, args)
     dual = sites.linear - jnp.einsum("dij,dj->di", sites.precision, mean)
     traced = jnp.sum(of_own) + jnp.sum(of_shared)
-    kl = log_det + jnp.sum(log_dets) + 0.5 * (jnp.sum(mean * dual) - traced)
+    kl = half_log_det(b_root) + jnp.sum(log_dets) + 0.5 * (jnp.sum(mean * dual) - traced)
     dual = jnp.concatenate([jnp.sum(dual, axis=0, keepdims=True), dual])
     root = jnp.concatenate([half[None], halves])
     return GaussianMoments(mean, SharedCovariance(spreads, halves), dual, root, kl, gain, taken)

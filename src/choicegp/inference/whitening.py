@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.linalg import solve_triangular
 
 from choicegp.inference.posterior import half_covariance
 from choicegp.inference.problem import Problem
@@ -23,27 +24,54 @@ from choicegp.inference.sites import Sites
 
 
 class Whitening(NamedTuple):
-    """A map from standard normals w (p, t) to the parts of the utilities."""
+    """Maps between standard normals w (p, t) of the posterior, v of the prior, and the parts of the utilities.
 
-    half: Array  # (d, t, t) W of each utility's own part
-    through: Array  # (d, t, t) W Λ
-    centre: Array  # (d, t) W η
-    shared_half: Array | None  # (t, t) W of the shared part
-    shared_centre: Array | None  # (t,)
+    With a shared part, it comes first wherever there are p of something.
+    """
+
+    half: Array  # (p, t, t) W of each part
+    b_root: Array  # (p, t, t) R, the Cholesky factor of B = I + L^T Λ L, with which W = R^-1 L^T
+    through: Array  # (d, t, t) W Λ of each utility's own part
+    centre: Array  # (p, t) W η, of a utility's own part as if the shared one were zero
     log_evidence: Array  # log Z
 
     def parts(self, w: Array) -> Array:
         """Return the parts (p, t) of the utilities at the objects."""
-        if self.shared_half is None or self.shared_centre is None:
+        if not self._is_shared:
             return jnp.einsum("dji,dj->di", self.half, self.centre + w)
-        shared = self.shared_half.T @ (self.shared_centre + w[0])
-        own = jnp.einsum("dji,dj->di", self.half, self.centre - self.through @ shared + w[1:])
+        shared = self.half[0].T @ (self.centre[0] + w[0])
+        own = jnp.einsum("dji,dj->di", self.half[1:], self.centre[1:] - self.through @ shared + w[1:])
         return jnp.concatenate([shared[None], own])
 
     def utilities(self, w: Array) -> Array:
         """Return the utilities (d, t) of the objects."""
-        parts = self.parts(w)
-        return parts if self.shared_half is None else parts[:1] + parts[1:]
+        return self.total(self.parts(w))
+
+    def total(self, parts: Array) -> Array:
+        """Add the shared part, if there is one, to the others."""
+        return parts[:1] + parts[1:] if self._is_shared else parts
+
+    def to_prior(self, w: Array) -> Array:
+        """Return v (p, t) with f = L v; nothing is divided by L, which may be nearly singular."""
+        shifted = self.centre + w
+        if self._is_shared:
+            shifted -= self._pull(self.half[0].T @ shifted[0])
+        return jax.lax.map(lambda args: solve_triangular(args[0], args[1], trans=1, lower=True), (self.b_root, shifted))
+
+    def from_prior(self, v: Array) -> Array:
+        """Return w (p, t) from v."""
+        shifted = jnp.einsum("pji,pj->pi", self.b_root, v)
+        if self._is_shared:
+            shifted += self._pull(self.half[0].T @ shifted[0])
+        return shifted - self.centre
+
+    @property
+    def _is_shared(self) -> bool:
+        return len(self.half) > len(self.through)
+
+    def _pull(self, shared: Array) -> Array:
+        """Return how far the shared part moves the centres of the others."""
+        return jnp.concatenate([jnp.zeros_like(self.centre[:1]), self.through @ shared])
 
 
 def whiten(root: Array, sites: Sites) -> Whitening:
@@ -52,18 +80,20 @@ def whiten(root: Array, sites: Sites) -> Whitening:
 
     def own(args: tuple[Array, Array, Array]) -> tuple[Array, ...]:
         factor, precision, linear = args
-        half, log_det = half_covariance(factor, precision)
+        half, b_root = half_covariance(factor, precision)
         through, centre = half @ precision, half @ linear
-        return half, through, centre, log_det, precision - through.T @ through, linear - through.T @ centre
+        return half, b_root, through, centre, precision - through.T @ through, linear - through.T @ centre
 
-    half, through, centre, log_dets, gain, pulled = jax.lax.map(own, (own_root, sites.precision, sites.linear))
-    log_evidence = 0.5 * jnp.sum(centre**2) - jnp.sum(log_dets)
-    if len(own_root) == len(root):
-        return Whitening(half, through, centre, None, None, log_evidence)
-    shared_half, log_det = half_covariance(root[0], jnp.sum(gain, axis=0))
-    shared_centre = shared_half @ jnp.sum(pulled, axis=0)
-    log_evidence += 0.5 * jnp.sum(shared_centre**2) - log_det
-    return Whitening(half, through, centre, shared_half, shared_centre, log_evidence)
+    half, b_root, through, centre, gain, pulled = jax.lax.map(own, (own_root, sites.precision, sites.linear))
+    if len(own_root) < len(root):
+        shared_half, shared_b_root = half_covariance(root[0], jnp.sum(gain, axis=0))
+        shared_centre = shared_half @ jnp.sum(pulled, axis=0)
+        half, b_root, centre = (
+            jnp.concatenate([first[None], rest])
+            for first, rest in ((shared_half, half), (shared_b_root, b_root), (shared_centre, centre))
+        )
+    log_dets = jnp.log(jnp.diagonal(b_root, axis1=1, axis2=2))
+    return Whitening(half, b_root, through, centre, 0.5 * jnp.sum(centre**2) - jnp.sum(log_dets))
 
 
 def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
@@ -80,10 +110,14 @@ def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
     return jnp.concatenate([jnp.zeros(0), *logs])
 
 
+def log_likelihood(u: Array, problem: Problem, lapse: Array | None) -> Array:
+    """Return the log-likelihood of all sets, by their weights."""
+    weight = jnp.concatenate([jnp.zeros(0), *(batch.weight for batch in problem.batches)])
+    return weight @ log_choices(u, problem, lapse)
+
+
 def log_posterior(w: Array, whitening: Whitening, sites: Sites, problem: Problem, lapse: Array | None) -> Array:
     """Return the log of the exact posterior density of w (p, t), without the hyperparameters' own prior."""
     u = whitening.utilities(w)
-    weight = jnp.concatenate([jnp.zeros(0), *(batch.weight for batch in problem.batches)])
     in_sites = jnp.sum(sites.linear * u) - 0.5 * jnp.einsum("di,dij,dj->", u, sites.precision, u)
-    exact = weight @ log_choices(u, problem, lapse)
-    return exact - in_sites + whitening.log_evidence - 0.5 * jnp.sum(w**2)
+    return log_likelihood(u, problem, lapse) - in_sites + whitening.log_evidence - 0.5 * jnp.sum(w**2)

@@ -128,7 +128,7 @@ class HyperPriors(NamedTuple):
     lengthscale: tuple[float, float] = (0.5, 1.2)
     variance: tuple[float, float] = (3.0, 3.0)
     period: tuple[float, float] = (0.0, 2.0)
-    effect_variance: tuple[float, float] = (-1.0, 2.0)
+    effect_variance: tuple[float, float] = (1.0, 2.0)
     warp: tuple[float, float] = (-2.3, 2.0)
 
     def for_features(self, n_features: int) -> "HyperPriors":
