@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_model(model, data):
 def test_the_scales_of_features_are_learned_and_the_ends_of_their_ranges_are_not(model, data):
     found = model.posterior_.prior.kernels
     assert np.ptp(found.log_warp) > 0.5  # all begin alike
-    (first, *_) = kernel_starts(None, (data.X - model.centre_) / model.scale_, 2, learn=True)
+    (first, *_) = kernel_starts(None, (data.X - model.centre_) / model.scale_, 2, learn=True, shared=True)
     np.testing.assert_allclose(found.ends, first.prior.kernels.ends, rtol=1e-12)
 
 
@@ -76,9 +76,11 @@ def test_a_loaded_model_predicts_the_same(model, data, tmp_path):
     model.save(tmp_path / "model")
     loaded = ChoiceGP.load(tmp_path / "model")
     assert np.array_equal(loaded.log_prob(data), model.log_prob(data))
-    # A reader that does not know learned scales says so.
-    assert json.loads(str(np.load(tmp_path / "model")["about"]))["version"] == 3
+    # A reader that does not know a shared part says so.
+    assert json.loads(str(np.load(tmp_path / "model")["about"]))["version"] == 4
     assert loaded.get_params() == model.get_params()
+    assert loaded.posterior_.prior.shared
+    assert loaded.posterior_.prior.n_parts == 3
 
 
 class Killed(Exception):
