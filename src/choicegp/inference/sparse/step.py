@@ -11,6 +11,10 @@ theorem its derivatives with respect to the marginal mean and covariance of a se
 which are at hand, and the divergence from the prior does not depend on them.  In these coordinates the posterior moves
 along when the kernel does.
 
+With a shared part (see `choicegp.inference.sparse.points`) the covariances inside a set are also those between its
+utilities, for which there is no site, as in dense inference, and no slope: these are the slopes of the bound in which
+the sites stand for the likelihood, which is stationary in the posterior and so has the same slopes in all coordinates.
+
 Kernels, products and likelihoods of objects run in the precision of the objects' features (float32 on accelerators);
 everything of the size of the inducing points is factorised in float64.
 """
