@@ -160,7 +160,7 @@ import numpy as np, jax
 jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 from choicegp import ChoiceGP, datasets
 data = datasets.sincos(n_objects=24, n_sets=40, set_size=3, random_state=3).data
-model = ChoiceGP(1, **eval(sys.argv[4])).fit(data)
+model = ChoiceGP(2, **eval(sys.argv[4])).fit(data)
 np.savez(sys.argv[1], devices=len(jax.devices()), dual=model.posterior_.dual, elbo=model.elbo_)
 """
 
@@ -177,7 +177,8 @@ def test_four_devices_of_two_machines_give_the_result_of_one(data, tmp_path):
         subprocess.Popen([sys.executable, "-c", MACHINE, file, meeting, str(number), repr(options)], env=environment)
         for number, file in enumerate(files)
     ]
-    one = ChoiceGP(1, **options).fit(data)
+    one = ChoiceGP(2, **options).fit(data)
+    assert one.posterior_.prior.shared
     try:
         assert [machine.wait(timeout=300) for machine in machines] == [0, 0]
     finally:
