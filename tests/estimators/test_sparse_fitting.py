@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_model(model, data):
 def test_the_scales_of_features_are_learned_and_the_ends_of_their_ranges_are_not(model, data):
     found = model.posterior_.prior.kernels
     assert np.ptp(found.log_warp) > 0.5  # all begin alike
-    (first, *_) = kernel_starts(None, (data.X - model.centre_) / model.scale_, 2, learn=True)
+    (first, *_) = kernel_starts(None, (data.X - model.centre_) / model.scale_, 2, learn=True, shared=True)
     np.testing.assert_allclose(found.ends, first.prior.kernels.ends, rtol=1e-12)
 
 
@@ -76,9 +76,11 @@ def test_a_loaded_model_predicts_the_same(model, data, tmp_path):
     model.save(tmp_path / "model")
     loaded = ChoiceGP.load(tmp_path / "model")
     assert np.array_equal(loaded.log_prob(data), model.log_prob(data))
-    # A reader that does not know learned scales says so.
-    assert json.loads(str(np.load(tmp_path / "model")["about"]))["version"] == 3
+    # A reader that does not know a shared part says so.
+    assert json.loads(str(np.load(tmp_path / "model")["about"]))["version"] == 4
     assert loaded.get_params() == model.get_params()
+    assert loaded.posterior_.prior.shared
+    assert loaded.posterior_.prior.n_parts == 3
 
 
 class Killed(Exception):
@@ -158,7 +160,7 @@ import numpy as np, jax
 jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 from choicegp import ChoiceGP, datasets
 data = datasets.sincos(n_objects=24, n_sets=40, set_size=3, random_state=3).data
-model = ChoiceGP(1, **eval(sys.argv[4])).fit(data)
+model = ChoiceGP(2, **eval(sys.argv[4])).fit(data)
 np.savez(sys.argv[1], devices=len(jax.devices()), dual=model.posterior_.dual, elbo=model.elbo_)
 """
 
@@ -175,7 +177,8 @@ def test_four_devices_of_two_machines_give_the_result_of_one(data, tmp_path):
         subprocess.Popen([sys.executable, "-c", MACHINE, file, meeting, str(number), repr(options)], env=environment)
         for number, file in enumerate(files)
     ]
-    one = ChoiceGP(1, **options).fit(data)
+    one = ChoiceGP(2, **options).fit(data)
+    assert one.posterior_.prior.shared
     try:
         assert [machine.wait(timeout=300) for machine in machines] == [0, 0]
     finally:

@@ -1,5 +1,6 @@
 """Starts from a posterior of one utility less or more, with and without a shared part."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ from choicegp.inference.driver import Task, Watch, run
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.posterior import conclude, factorise_on_host
 from choicegp.inference.sites import Sites
-from choicegp.inference.starts import grown_starts, neighbouring_starts, shrunk_starts
+from choicegp.inference.starts import grown_starts, moments_at, neighbouring_starts, shrunk_starts
 from choicegp.model.kernels import RBF
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import Objects, UtilityPrior
 
 from .conftest import LEARN, Clock, T, conditioned, covariance_of, fitted
 
@@ -135,6 +136,18 @@ def test_three_utilities_shrink_to_two(problem, shared):
         rows = [0, *(1 + i for i in kept)] if shared else kept
         assert_rows(start.prior, slice(None), prior, rows)
         np.testing.assert_allclose(start.sites.precision, sites.precision[kept], atol=1e-4)
+
+
+def test_the_moments_of_draws_at_inducing_points_are_those_of_the_posterior(problem, monkeypatch):
+    """A sparse posterior, as which the dense one may be seen too, has draws alone to say how its parts depend."""
+    monkeypatch.setattr("choicegp.inference.posterior.N_GAUSSIAN", 2**14)
+    posterior = posterior_of(made(2, shared=True), problem)[1]
+    X, codes = posterior.objects
+    sparse = eqx.tree_at(lambda p: p.objects, posterior, Objects(np.stack([X] * 3), codes))
+    some = Objects(X + 0.1, codes)
+    (mean, covariance), (wanted, exact) = moments_at(sparse, some), moments_at(posterior, some)
+    np.testing.assert_allclose(mean, wanted, atol=1e-5)
+    np.testing.assert_allclose(covariance, exact, atol=0.05 * np.max(exact))
 
 
 def test_neighbours_are_grown_or_shrunk(problem):

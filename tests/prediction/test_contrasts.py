@@ -1,9 +1,10 @@
 """Utilities as contrasts to the mean of the shown objects, against joint samples of the posterior."""
 
+import jax
 import numpy as np
 import pytest
 
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.posterior import Posterior, draws_of
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.prediction import contrasts as module
@@ -40,9 +41,22 @@ def sparse():
     return Posterior(prior, inducing, np.einsum("dij,dj->di", K, dual), dual, gain)
 
 
+def sparse_with_shared_part():
+    """Draws at inducing points of its own for each part."""
+    rng = np.random.default_rng(2)
+    points = Objects(rng.normal(size=(3, 8, 2)), np.arange(8))
+    prior = UtilityPrior.create(RBF(1.5, 4.0), 2, 2, shared=True)
+    K = np.asarray(prior.covariance(points, points))
+    dual = np.sin(points.X[..., 0]) + rng.normal(size=(512, 3, 8)) * 0.3
+    draws = draws_of(jax.tree.map(lambda leaf: leaf[None], prior), points, dual[None])
+    mean = np.einsum("pij,pj->pi", K, dual.mean(axis=0))
+    return Posterior(prior, points, mean[1:], dual.mean(axis=0), np.linalg.inv(K)[1:], None, draws)
+
+
 POSTERIORS = {
     "gaussian": gaussian,
     "sparse": sparse,
+    "sparse with a shared part": sparse_with_shared_part,
     "draws": lambda: posterior_of_draws(shared=False),
     "draws with a shared part": posterior_of_draws,
     "draws with object effects": lambda: posterior_of_draws(effect=0.5),

@@ -49,7 +49,8 @@ class ChoiceGP(UtilityGP):
         `choicegp.kernels`.
     shared_part : bool
         Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
-        independent utilities most objects that were never shown would be incomparable.  Dense inference only.
+        independent utilities most objects that were never shown would be incomparable.  The paper's approximation
+        always has independent utilities.
     intervals : {"auto", "none"}
         "auto", with ``inference="auto"`` and few objects: after the dense fit, utilities and hyperparameters are
         sampled (up to 1500 utilities of shown objects), or the Gaussian posterior is mixed over settings of the

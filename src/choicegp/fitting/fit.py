@@ -240,8 +240,9 @@ def _fit_sparse(
         dtype=np.float64 if on_cpu else np.float32, seed=options.random_state,
     )  # fmt: skip
     own = None if options.any_kernel else options.kernel
-    kernels = kernel_starts(own, objects, options.n_utilities, learn=options.learn_hyperparameters)
-    kernels = kernels[: options.n_restarts]
+    kernels = kernel_starts(
+        own, objects, options.n_utilities, learn=options.learn_hyperparameters, shared=options.has_shared_part
+    )[: options.n_restarts]
     keeper = None
     if checkpoint is not None:
         parameters = [np.asarray(leaf).tolist() for start in kernels for leaf in jax.tree.leaves(start.prior)]

@@ -134,7 +134,7 @@ class FitOptions(NamedTuple):
     @property
     def has_shared_part(self) -> bool:
         """Whether the utilities of this fit have a shared part: one utility has nobody to share with."""
-        return self.shared_part and self.n_utilities > 1 and self.method.begins_dense
+        return self.shared_part and self.n_utilities > 1 and not isinstance(self.method, Paper)
 
     def n_starts(self, n_objects: int) -> int:
         """Return how many starts are tried for that number of shown objects."""

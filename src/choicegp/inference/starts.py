@@ -65,6 +65,9 @@ def moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.A
     prior = posterior.prior
     if not prior.shared:
         return posterior.mean_and_covariance_at(objects)
+    if posterior.is_sparse:
+        # Every part has inducing points of its own, at which the sites of the others are not known: draws are.
+        return _moments_of_draws(posterior, objects)
     cross = prior.covariance(posterior.objects, objects)
     mean = prior.total(jnp.einsum("ptn,pt->pn", cross, posterior.dual))
     gain = posterior.gain
@@ -81,6 +84,18 @@ def moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.A
     covariance = taken[0, 0] + own[0] + taken[1:, 1:] + (taken[1:, :1] + taken[:1, 1:])
     covariance -= beside[None, :] + jnp.swapaxes(beside, 1, 2)[:, None]
     return mean, covariance.at[jnp.arange(d), jnp.arange(d)].add(own[1:])
+
+
+def _moments_of_draws(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.Array]:
+    assert posterior.draws is not None
+    draws, prior = jax.tree.map(lambda leaf: leaf[0], posterior.draws), posterior.prior
+    cross = prior.covariance(posterior.objects, objects)
+    u = jax.vmap(prior.total)(jnp.einsum("ptn,spt->spn", cross, draws.dual))
+    left = prior.covariance(objects, objects) - jnp.swapaxes(cross, 1, 2) @ (draws.inverse @ cross)
+    mean = jnp.mean(u, axis=0)
+    covariance = jnp.einsum("sin,sjm->ijnm", u - mean, u - mean) / len(u) + left[0]
+    d = len(mean)
+    return mean, covariance.at[jnp.arange(d), jnp.arange(d)].add(left[1:])
 
 
 def grown_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) -> list[Start]:

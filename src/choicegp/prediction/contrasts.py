@@ -13,7 +13,7 @@ from jax import Array
 from choicegp.compute.programs import program
 from choicegp.fitting.record import Utilities
 from choicegp.inference.posterior import Draws, Posterior
-from choicegp.model.prior import Objects
+from choicegp.model.prior import Objects, UtilityPrior
 
 _CHUNK = 512  # objects at a time
 _MOST_REFERENCES = 512
@@ -22,7 +22,8 @@ _NORMAL = 1.959964  # half the width of a 95% interval, in standard deviations
 
 def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utilities:
     """Return means, standard deviations and 95% intervals of u(x) - mean of u over the shown objects, each (n, d)."""
-    if posterior.draws is None:
+    reference = None  # the draws say themselves where the mean of the objects is that they are of
+    if posterior.draws is None or posterior.is_sparse:
         some = np.linspace(0, len(shown.X) - 1, min(len(shown.X), _MOST_REFERENCES)).astype(int)
         reference = Objects(shown.X[some], shown.codes[some])
     parts = []
@@ -36,7 +37,8 @@ def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utiliti
             sd = np.sqrt(variance)
             found: tuple[np.ndarray, ...] = mean, sd, mean - _NORMAL * sd, mean + _NORMAL * sd
         else:
-            found = _summed_up(*map(np.asarray, _of_draws(posterior.draws, posterior.objects, part)))
+            drawn = _of_draws(posterior.draws, posterior.objects, part, reference)
+            found = _summed_up(*map(np.asarray, drawn))
         parts.append([value[:n] for value in found])
     empty = np.zeros((0, posterior.n_utilities))
     return Utilities(*(np.concatenate(values) for values in zip([empty] * 4, *parts, strict=True)))
@@ -44,28 +46,39 @@ def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utiliti
 
 @program
 def _gaussian(posterior: Posterior, objects: Objects, reference: Objects) -> tuple[Array, Array]:
-    prior, gain = posterior.prior, posterior.gain
-    cross = prior.covariance(posterior.objects, objects)
-    level = jnp.mean(prior.covariance(posterior.objects, reference), axis=2)
-    mean = jnp.einsum("dtn,dt->dn", cross, posterior.dual) - jnp.einsum("dt,dt->d", level, posterior.dual)[:, None]
-    own = prior.variance(objects) - jnp.einsum("dtn,dtn->dn", cross, gain @ cross)
+    moved, variance = _to_reference(posterior.prior, posterior.objects, posterior.gain, objects, reference)
+    return jnp.einsum("dtn,dt->dn", moved, posterior.dual), variance
+
+
+def _to_reference(
+    prior: UtilityPrior, known: Objects, gain: Array, objects: Objects, reference: Objects
+) -> tuple[Array, Array]:
+    """Return the prior covariances (p, t, n) of contrasts with the known objects, and the variances (p, n) left."""
+    cross = prior.covariance(known, objects)
+    level = jnp.mean(prior.covariance(known, reference), axis=2)
+    own = prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, gain @ cross)
     through = (gain @ level[..., None])[..., 0]
-    beside = jnp.mean(prior.covariance(objects, reference), axis=2) - jnp.einsum("dtn,dt->dn", cross, through)
-    of_level = jnp.mean(prior.covariance(reference, reference), axis=(1, 2)) - jnp.einsum("dt,dt->d", level, through)
-    return mean, jnp.maximum(own - 2.0 * beside + of_level[:, None], 0.0)
+    beside = jnp.mean(prior.covariance(objects, reference), axis=2) - jnp.einsum("ptn,pt->pn", cross, through)
+    of_level = jnp.mean(prior.covariance(reference, reference), axis=(1, 2)) - jnp.einsum("pt,pt->p", level, through)
+    return cross - level[..., None], jnp.maximum(own - 2.0 * beside + of_level[:, None], 0.0)
 
 
 @program
-def _of_draws(draws: Draws, shown: Objects, objects: Objects) -> tuple[Array, Array]:
-    """Return what each draw says, (H, S, d, n), and the variance that is left at each setting, (H, d, n)."""
+def _of_draws(draws: Draws, known: Objects, objects: Objects, reference: Objects | None) -> tuple[Array, Array]:
+    """Return what each draw says, (H, S, d, n), and the variance that is left at each setting, (H, d, n).
+
+    Without a reference the draws are of the shown objects, and so say where their mean is.
+    """
 
     def of_setting(draws: Draws) -> tuple[Array, Array]:
         prior = draws.prior
-        cross = prior.covariance(shown, objects)
-        # The draws say what the utilities of the shown objects are, and so where their mean is.
-        level = jnp.mean(prior.covariance(shown, shown), axis=2)
-        drawn = jnp.einsum("ptn,spt->spn", cross - level[..., None], draws.dual)
-        left = prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, draws.inverse @ cross)
+        if reference is None:
+            cross = prior.covariance(known, objects)
+            moved = cross - jnp.mean(prior.covariance(known, known), axis=2)[..., None]
+            left = prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, draws.inverse @ cross)
+        else:
+            moved, left = _to_reference(prior, known, draws.inverse, objects, reference)
+        drawn = jnp.einsum("ptn,spt->spn", moved, draws.dual)
         return jax.vmap(prior.total)(drawn), prior.total(jnp.maximum(left, 0.0))
 
     return jax.lax.map(of_setting, draws)

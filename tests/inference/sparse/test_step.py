@@ -1,4 +1,4 @@
-"""Sparse inference: with every object an inducing point it is dense inference; derivatives; both precisions."""
+"""Sparse inference: what a step does, what a fit is judged by, and both precisions."""
 
 import jax
 import jax.numpy as jnp
@@ -6,41 +6,30 @@ import numpy as np
 import pytest
 from jax.scipy.linalg import solve_triangular
 
-from choicegp import ChoiceData, ChoiceGP, HyperPriors, datasets
+from choicegp import ChoiceData, HyperPriors, datasets
 from choicegp.compute.progress import Clock
-from choicegp.inference.dense import target_sites
 from choicegp.inference.driver import Watch, run
 from choicegp.inference.expectation import latin_normals, of_differences, samples
-from choicegp.inference.posterior import condition, factorise_on_host
-from choicegp.inference.problem import pose
-from choicegp.inference.sites import Sites
 from choicegp.inference.sparse.course import SparseInference
-from choicegp.inference.sparse.feed import InMemory, Sets
+from choicegp.inference.sparse.feed import InMemory
 from choicegp.inference.sparse.plan import KernelStart, Plan, held_out_and_training, inducing_points
-from choicegp.inference.sparse.step import (
-    Pace,
-    SparseSettings,
+from choicegp.inference.sparse.points import (
     _inverse_root,
-    begin,
     inverse_roots,
-    posterior_of,
     posterior_of_points,
     project,
-    run_steps,
+)
+from choicegp.inference.sparse.step import (
+    SparseSettings,
+    begin,
+    posterior_of,
     solve,
 )
 from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
 from choicegp.model.kernels import RBF, Additive
 from choicegp.model.prior import Objects, UtilityPrior
 
-
-@pytest.fixture(scope="module")
-def data() -> ChoiceData:
-    return datasets.sincos(n_objects=24, n_sets=40, set_size=3, random_state=3).data
-
-
-def _source(data: ChoiceData) -> InMemory:
-    return InMemory(data, data.X.mean(axis=0), data.X.std(axis=0))
+from .conftest import prior_of, source_of
 
 
 def _plan(**changes) -> Plan:
@@ -54,10 +43,6 @@ def fit_sparse(source, objects, starts, plan, clock):
     inference = SparseInference(source, objects, starts, plan, Watch(clock))
     course, verdict = run(inference)
     return inference.conclude(course, verdict), course, inference.best(course)
-
-
-def _prior(d: int = 2, c: int = 1) -> UtilityPrior:
-    return UtilityPrior.create(RBF(0.5, 4.0), c, d)
 
 
 def test_the_slope_of_the_inverse_root_is_that_of_factorisation_and_solve():
@@ -78,9 +63,9 @@ def test_the_slope_of_the_inverse_root_is_that_of_factorisation_and_solve():
 
 def test_the_marginals_of_sets_are_those_of_the_posterior_that_predicts(data):
     rng = np.random.default_rng(1)
-    source = _source(data)
+    source = source_of(data)
     points = inducing_points(source.read(np.arange(10), 3).X.reshape(-1, 1), 2, 8, 0)
-    state = begin(_prior(), points, None, rng)
+    state = begin(prior_of(), points, None, rng)
     half = rng.normal(size=(2, 8, 8))
     state = state._replace(precision=half @ half.swapaxes(1, 2))
     sets = source.read(np.arange(6), 3)
@@ -103,10 +88,10 @@ def test_the_marginals_of_sets_are_those_of_the_posterior_that_predicts(data):
 def test_a_step_moves_the_hyperparameters_up_the_bound(data):
     """The slope with the posterior held, from Price's theorem, against differences of the expected log-likelihood."""
     rng = np.random.default_rng(2)
-    source = _source(data)
+    source = source_of(data)
     sets = source.read(np.arange(12), 3)
     points = inducing_points(sets.X.reshape(-1, 1), 2, 6, 0)
-    state = begin(_prior(), points, None, rng)
+    state = begin(prior_of(), points, None, rng)
     whitened = posterior_of_points(jnp.asarray(4.0 * np.stack([np.eye(6)] * 2)), jnp.asarray(3.0 * state.linear))
     normals = latin_normals(2, 2, 12, 4096, rng)
 
@@ -139,67 +124,10 @@ def test_a_step_moves_the_hyperparameters_up_the_bound(data):
             assert jax.tree.leaves(slope)[number][entry] == pytest.approx(difference, rel=0.05, abs=0.05)
 
 
-def test_with_every_object_an_inducing_point_a_step_is_that_of_dense_inference(data):
-    rng = np.random.default_rng(6)
-    source = _source(data)
-    X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    problem = pose(data, X, np.arange(len(X)), effects=False)
-    (batch,), n = problem.batches, problem.n_objects
-    assert len(problem.valid) == n
-    prior = _prior()
-    half = rng.normal(size=(2, n, n))
-    sites = Sites(0.1 * half @ half.swapaxes(1, 2), rng.normal(size=(2, n)))
-    normals = latin_normals(2, 2, batch.rows.shape[1], 16, rng)
-    factor = factorise_on_host(np.asarray(prior.covariance(problem.objects, problem.objects)))
-    moments = jax.jit(condition)(factor, sites)
-    _, wanted, _, _ = jax.jit(target_sites)(moments.mean, moments.covariance, problem, (normals,), 1.0, None)
-    # The same sites, seen from the whitened inducing points.
-    root = np.asarray(factor.root)
-
-    def whitened(sites):
-        precision = np.swapaxes(root, 1, 2) @ np.asarray(sites.precision) @ root
-        return precision, np.einsum("dji,dj->di", root, np.asarray(sites.linear))
-
-    points = np.stack([np.asarray(problem.objects.X)] * 2)
-    precision, linear = whitened(sites)
-    state = begin(prior, points, None, rng)._replace(precision=precision, linear=linear)
-    real = batch.sets >= 0
-    sets = source.read(batch.sets[real], 3)
-    groups = (Sets(*(part[None] for part in sets)),)
-    pace = Pace(*(np.array([value]) for value in (1.0, 0.0, 1.0, 0.0)))
-    after, _, healthy = run_steps(state, groups, pace, (normals[:, :, real],), SparseSettings(None, jitter=1e-9))
-    assert healthy
-    precision, linear = whitened(wanted)
-    assert np.asarray(after.precision) == pytest.approx(precision, rel=1e-5, abs=1e-5 * np.max(abs(precision)))
-    assert np.asarray(after.linear) == pytest.approx(linear, rel=1e-5, abs=1e-5 * np.max(abs(linear)))
-
-
-def test_with_every_object_an_inducing_point_a_fit_is_that_of_dense_inference(data, monkeypatch):
-    # Each fit integrates with points of its own: with many of them they can be compared.
-    monkeypatch.setattr("choicegp.inference.dense.N_POINTS", 512)
-    monkeypatch.setattr("choicegp.inference.sparse.course.N_POINTS", 512)
-    options = {"kernel": RBF(0.5, 4.0), "learn_hyperparameters": False, "n_restarts": 2}
-    # Sparse inference knows neither a shared part nor effects of the objects.
-    same = {"shared_part": False, "object_effects": False}
-    dense = ChoiceGP(2, inference="dense", max_iter=200, tol=1e-3, **same, **options).fit(data)
-    whole = {"n_inducing": 100, "batch_size": 100}
-    sparse = ChoiceGP(2, inference="sparse", max_iter=600, tol=1e-3, **whole, **options).fit(data)
-    assert sparse.fit_result_.status == "converged"
-    assert sparse.elbo_ == pytest.approx(dense.elbo_, abs=0.3)
-    # The fits may name the utilities in another order, which no choice tells.
-    ours, theirs = sparse.utilities(data), dense.utilities(data)
-    order = [int(np.argmax(abs(np.corrcoef(ours.mean[:, i], theirs.mean.T)[0, 1:]))) for i in range(2)]
-    assert sorted(order) == [0, 1]
-    assert ours.mean == pytest.approx(theirs.mean[:, order], abs=0.15)
-    assert ours.sd == pytest.approx(theirs.sd[:, order], abs=0.05)
-    for p, q in zip(sparse.predict_proba(data), dense.predict_proba(data), strict=True):
-        assert p == pytest.approx(q, abs=0.03)
-
-
 def test_the_bound_rises_with_the_number_of_inducing_points(data):
-    source = _source(data)
+    source = source_of(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    start = (KernelStart("own", _prior()),)
+    start = (KernelStart("own", prior_of()),)
     plan = _plan(batch_size=100, settings={"learn_prior": False})
     bounds = [fit_sparse(source, objects, start, plan._replace(n_inducing=n), Clock(None))[0].elbo for n in (8, 24)]
     assert bounds[1] > bounds[0] + 1.0
@@ -207,9 +135,9 @@ def test_the_bound_rises_with_the_number_of_inducing_points(data):
 
 @pytest.mark.parametrize("learn_points", [False, True])
 def test_learning_raises_the_bound(data, learn_points):
-    source = _source(data)
+    source = source_of(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    start = (KernelStart("own", _prior()),)
+    start = (KernelStart("own", prior_of()),)
     held = _plan(n_inducing=8, batch_size=100, settings={"learn_prior": False})
     learned = _plan(n_inducing=8, batch_size=100, settings={"learn_points": learn_points})
     before, _, (first, _) = fit_sparse(source, objects, start, held, Clock(None))
@@ -219,8 +147,8 @@ def test_learning_raises_the_bound(data, learn_points):
     assert (moved > 1e-3) == learn_points
 
 
-@pytest.mark.parametrize("weight", [1.0, 1e7])
-def test_float32_never_leaves_the_numbers(weight):
+@pytest.mark.parametrize(("weight", "shared"), [(1.0, False), (1e7, False), (1e7, True)])
+def test_float32_never_leaves_the_numbers(weight, shared):
     """Equal objects, contradictory choices, huge variances and weights, in the precision of accelerators."""
     rng = np.random.default_rng(4)
     kernel = Additive(0.05, 10.0) * RBF(3.0) + RBF(1.0, 1e4)
@@ -232,7 +160,7 @@ def test_float32_never_leaves_the_numbers(weight):
     source = InMemory(data, X.mean(axis=0), X.std(axis=0))
     objects = (X - X.mean(axis=0)) / X.std(axis=0)
     plan = _plan(n_inducing=20, max_iter=60, dtype=np.float32, settings={"jitter": 1e-5})
-    starts = (KernelStart("own", UtilityPrior.create(kernel, 2, 2)),)
+    starts = (KernelStart("own", UtilityPrior.create(kernel, 2, 2, shared=shared)),)
     fit, _, best = fit_sparse(source, objects, starts, plan, Clock(None))
     assert fit.status == "stopped"
     assert fit.n_iter == 60
@@ -269,9 +197,9 @@ def test_inducing_points_are_objects_and_differ_between_utilities():
 
 
 def test_the_time_limit_stops_a_fit_while_starts_are_tried(data):
-    source = _source(data)
+    source = source_of(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    starts = tuple(KernelStart(str(i), _prior()) for i in range(3))
+    starts = tuple(KernelStart(str(i), prior_of()) for i in range(3))
     fit, _, _ = fit_sparse(source, objects, starts, _plan(n_inducing=8), Clock(1e-6))
     assert fit.status == "stopped"
     assert "time limit" in fit.message
@@ -281,9 +209,9 @@ def test_the_time_limit_stops_a_fit_while_starts_are_tried(data):
 
 @pytest.mark.parametrize("max_iter", [5, 44])
 def test_no_more_steps_are_made_than_allowed(data, max_iter):
-    source = _source(data)
+    source = source_of(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    starts, plan = (KernelStart("own", _prior()),), _plan(n_inducing=8, max_iter=max_iter)
+    starts, plan = (KernelStart("own", prior_of()),), _plan(n_inducing=8, max_iter=max_iter)
     fit, _, _ = fit_sparse(source, objects, starts, plan, Clock(None))
     assert fit.n_iter == len(fit.trace) == max_iter
     assert fit.status == "stopped"
@@ -298,20 +226,18 @@ def test_weights_count_like_copies_and_single_objects_say_nothing(data):
     double = ChoiceData.from_sets(data.X, shown * 2, chosen * 2)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
     plan = _plan(n_inducing=8, batch_size=100, max_iter=120, settings={"learn_prior": False})
-    one, other = (
-        fit_sparse(InMemory(d, data.X.mean(axis=0), data.X.std(axis=0)), objects, (KernelStart("own", _prior()),), plan,
-                   Clock(None))[0]
-        for d in (weighted, double)
-    )  # fmt: skip
+    start = (KernelStart("own", prior_of()),)
+    sources = (InMemory(d, data.X.mean(axis=0), data.X.std(axis=0)) for d in (weighted, double))
+    one, other = (fit_sparse(source, objects, start, plan, Clock(None))[0] for source in sources)
     assert one.elbo == pytest.approx(other.elbo, abs=1.0)  # other points of integration
 
 
 def test_a_start_that_breaks_is_passed_over(data):
-    source = _source(data)
+    source = source_of(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), _prior())
+    broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), prior_of())
     plan = _plan(n_inducing=8, max_iter=44)
-    starts = (KernelStart("broken", broken), KernelStart("good", _prior()))
+    starts = (KernelStart("broken", broken), KernelStart("good", prior_of()))
     fit, _, _ = fit_sparse(source, objects, starts, plan, Clock(None))
     assert fit.notes[0].endswith("start: good")
     assert np.isfinite(fit.elbo)
@@ -321,9 +247,9 @@ def test_a_start_that_breaks_is_passed_over(data):
 
 def test_many_sets_are_judged_by_sets_that_are_held_out():
     data = datasets.sincos(n_objects=60, n_sets=1000, set_size=2, random_state=0).data
-    source = _source(data)
+    source = source_of(data)
     objects = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-    starts = (KernelStart("bad", UtilityPrior.create(RBF(100.0, 4.0), 1, 2)), KernelStart("good", _prior()))
+    starts = (KernelStart("bad", UtilityPrior.create(RBF(100.0, 4.0), 1, 2)), KernelStart("good", prior_of()))
     fit, course, _ = fit_sparse(source, objects, starts, _plan(n_inducing=8, max_iter=150), Clock(None))
     assert fit.notes[0].endswith("start: good")
     assert -1.0 < course.best_score < 0.0

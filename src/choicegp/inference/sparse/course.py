@@ -57,7 +57,7 @@ class SparseInference:
         self, source: Source, objects: np.ndarray, starts: Sequence[KernelStart], plan: Plan, watch: Watch, *,
         keeper: Keeper | None = None, spread: Spread | None = None,
     ) -> None:  # fmt: skip
-        points = inducing_points(objects, starts[0].prior.n_utilities, plan.n_inducing, plan.seed)
+        points = inducing_points(objects, starts[0].prior.n_parts, plan.n_inducing, plan.seed)
         self.source, self.points, self.starts, self.plan = source, points, starts, plan
         self.watch, self.clock, self.keeper, self.spread = watch, watch.clock, keeper, spread
         self.reader = ThreadPoolExecutor(1)
@@ -68,7 +68,7 @@ class SparseInference:
         )  # fmt: skip
         self.feed = Feed(source, parts, plan.seed, plan.dtype)
         self.all_in_each = all(part.n_taken >= len(part.sets) for part in parts)
-        d = len(points)
+        d = starts[0].prior.n_utilities
         rng = np.random.default_rng([plan.seed, 2])
         self.normals: tuple[Any, ...] = tuple(
             latin_normals(d, part.size - 1, part.n_taken, N_POINTS, rng).astype(plan.dtype) for part in parts
@@ -272,7 +272,10 @@ class SparseInference:
         rng = np.random.default_rng([self.plan.seed, 4, n_points])
         for chunk in all_of(self.source, sets, lambda size: self._most(size, n_points), self.plan.dtype):
             a, m, _ = chunk.X.shape
-            yield chunk, latin_normals(len(self.points), a - 1, m, n_points, rng).astype(self.plan.dtype)
+            yield (
+                chunk,
+                latin_normals(self.starts[0].prior.n_utilities, a - 1, m, n_points, rng).astype(self.plan.dtype),
+            )
 
     def best(self, course: Course) -> tuple[SparseState, Solved]:
         """Return the best state of a course, and what predicts from it."""
@@ -290,8 +293,9 @@ class SparseInference:
         bound = total * len(self.training) / max(1, len(some)) - float(np.sum(np.asarray(solved.whitened.kl)))
         state, solved = jax.tree.map(np.asarray, (state, solved))
         start = self.starts[course.best_trial].name
-        note = f"sparse inference with {state.points.shape[1]} inducing points for each utility; start: {start}"
-        posterior = posterior_of(state, solved)
+        each = "part of the utilities" if state.prior.shared else "utility"
+        note = f"sparse inference with {state.points.shape[1]} inducing points for each {each}; start: {start}"
+        posterior = posterior_of(state, solved, self.plan.seed)
         return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, (note,))
 
 

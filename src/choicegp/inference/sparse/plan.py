@@ -27,7 +27,7 @@ class KernelStart(NamedTuple):
 
 
 def kernel_starts(
-    kernel: Kernel | None, objects: np.ndarray, n_utilities: int, *, learn: bool
+    kernel: Kernel | None, objects: np.ndarray, n_utilities: int, *, learn: bool, shared: bool = False
 ) -> tuple[KernelStart, ...]:
     """Return the kernels that are tried: a user's own in several scales, or smooth ones with waves.
 
@@ -38,10 +38,10 @@ def kernel_starts(
     n_features = objects.shape[1]
     if not learn:
         own = kernel_named("rbf") if kernel is None else kernel
-        return (KernelStart("the given kernel", UtilityPrior.create(own, n_features, n_utilities)),)
+        return (KernelStart("the given kernel", UtilityPrior.create(own, n_features, n_utilities, shared=shared)),)
     far = float(np.sqrt(n_features))  # distances grow with the number of features
     if kernel is not None:
-        prior = rescaled(UtilityPrior.create(kernel, n_features, n_utilities), far, FIRST_VARIANCE)
+        prior = rescaled(UtilityPrior.create(kernel, n_features, n_utilities, shared=shared), far, FIRST_VARIANCE)
         return tuple(KernelStart(f"lengthscales times {scale:g}", rescaled(prior, scale, 1.0)) for scale in _SCALES)
 
     ends = np.stack([objects.min(axis=0), objects.max(axis=0)])
@@ -49,7 +49,7 @@ def kernel_starts(
     def with_waves(lengthscale: float, part: float) -> UtilityPrior:
         waves = Additive(lengthscale, part * FIRST_VARIANCE)
         kernel = waves * RBF(_MODULATION * far) + RBF(far, FIRST_VARIANCE)
-        return UtilityPrior.create(Warped(kernel, _FIRST_WARP, ends), n_features, n_utilities)
+        return UtilityPrior.create(Warped(kernel, _FIRST_WARP, ends), n_features, n_utilities, shared=shared)
 
     smooth = KernelStart("smooth", with_waves(_WAVES[0], _FAINT))
     waves = (KernelStart(f"waves of lengthscale {scale:g}", with_waves(scale, 1.0)) for scale in _WAVES)
@@ -98,13 +98,13 @@ def held_out_and_training(source: Source, batch_size: int, seed: int) -> tuple[n
     return np.sort(sets[mixed[:n]]), np.sort(sets[mixed[n:]])
 
 
-def inducing_points(objects: np.ndarray, n_utilities: int, n_inducing: int, seed: int) -> np.ndarray:
-    """Choose well spread objects, others for each utility, (d, M, c); all of them where they are few."""
+def inducing_points(objects: np.ndarray, n_parts: int, n_inducing: int, seed: int) -> np.ndarray:
+    """Choose well spread objects, others for each part, (p, M, c); all of them where they are few."""
     distinct = np.unique(objects, axis=0)
     n = min(n_inducing, len(distinct))
     if n == len(distinct):
-        return np.stack([distinct] * n_utilities)
-    rngs = (np.random.default_rng([seed, 7, i]) for i in range(n_utilities))
+        return np.stack([distinct] * n_parts)
+    rngs = (np.random.default_rng([seed, 7, i]) for i in range(n_parts))
     return np.stack([distinct[_far_apart(distinct, n, rng)] for rng in rngs])
 
 

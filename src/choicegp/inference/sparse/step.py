@@ -11,6 +11,10 @@ theorem its derivatives with respect to the marginal mean and covariance of a se
 which are at hand, and the divergence from the prior does not depend on them.  In these coordinates the posterior moves
 along when the kernel does.
 
+With a shared part (see `choicegp.inference.sparse.points`) the covariances inside a set are also those between its
+utilities, for which there is no site, as in dense inference, and no slope: these are the slopes of the bound in which
+the sites stand for the likelihood, which is stationary in the posterior and so has the same slopes in all coordinates.
+
 Kernels, products and likelihoods of objects run in the precision of the objects' features (float32 on accelerators);
 everything of the size of the inducing points is factorised in float64.
 """
@@ -18,23 +22,30 @@ everything of the size of the inducing points is factorised in float64.
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.linalg import solve_triangular
 
 from choicegp.compute.programs import program
 from choicegp.inference.dense import LAPSE_PRIOR, LOG_BOUNDS, Adam
-from choicegp.inference.expectation import Marginals, of_differences, samples
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.expectation import samples
+from choicegp.inference.posterior import N_GAUSSIAN, Posterior, draws_of
 from choicegp.inference.sites import psd_part
 from choicegp.inference.sparse.feed import Sets
+from choicegp.inference.sparse.points import (
+    LEAST_VARIANCE,
+    Projected,
+    Whitened,
+    inverse_roots,
+    posterior_of_points,
+    project,
+)
 from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
 _FIRST_SIZE = 3.0  # of the utilities at the start
-_LEAST_VARIANCE = 1e-12  # a covariance of zeros too has a factor: a linear kernel where no feature varies
 _DECAY, _EPSILON = (0.9, 0.98), 1e-3  # of Adam
 
 
@@ -52,11 +63,12 @@ class SparseState(NamedTuple):
     """Where the optimisation stands."""
 
     prior: UtilityPrior
-    points: Array  # (d, M, c) inducing points of each utility
-    precision: Array  # (d, M, M) R, the precision of all sites at the whitened inducing points
-    linear: Array  # (d, M) their linear part h
+    points: Array  # (p, M, c) inducing points of each part of the utilities
+    precision: Array  # (p, M, M) R, the precision of all sites at the whitened inducing points
+    linear: Array  # (p, M) their linear part h
     adam: Adam
     lapse: Array | None  # lapse rate
+    cross: Array | None = None  # (d, M, M) R_0i, where there is a shared part
 
 
 class Pace(NamedTuple):
@@ -71,42 +83,21 @@ class Pace(NamedTuple):
     ridge: Array
 
 
-class Whitened(NamedTuple):
-    """The posterior of v: mean (d, M), H (d, M, M) with covariance H^T H, divergence from the prior (d,)."""
-
-    mean: Array
-    half: Array
-    kl: Array
-
-
 def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.random.Generator) -> SparseState:
     """Start from random utilities: a symmetric start would leave all utilities identical."""
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
-    d, n, _ = points.shape
+    p, n, _ = points.shape
     variance = np.asarray(_variance_at(prior, Objects(points[0], np.zeros(n, int))))
-    typical = np.maximum(np.mean(variance, axis=1, keepdims=True), _LEAST_VARIANCE)
-    linear = rng.normal(size=(d, n)) * _FIRST_SIZE / np.sqrt(typical)
+    typical = np.maximum(np.mean(variance, axis=1, keepdims=True), LEAST_VARIANCE)
+    linear = rng.normal(size=(p, n)) * _FIRST_SIZE / np.sqrt(typical)
+    linear[: int(prior.shared)] = 0.0  # the shared part begins with what the choices say about all utilities
     points = np.asarray(points, float)
     rate: Any = None if lapse is None else np.asarray(lapse, float)
-    return SparseState(prior, points, np.zeros((d, n, n)), linear, Adam.begin((prior, points)), rate)  # type: ignore[arg-type]
+    cross = np.zeros((prior.n_utilities, n, n)) if prior.shared else None
+    return SparseState(prior, points, np.zeros((p, n, n)), linear, Adam.begin((prior, points)), rate, cross)  # type: ignore[arg-type]
 
 
 _variance_at = program(UtilityPrior.variance)
-
-
-def posterior_of_points(precision: Array, linear: Array) -> Whitened:
-    """Return the posterior of v that the sites make, one utility after the other."""
-
-    def one(args: tuple[Array, Array]) -> Whitened:
-        r, h = args
-        n = len(h)
-        root = jnp.linalg.cholesky(r + jnp.eye(n))
-        half = solve_triangular(root, jnp.eye(n), lower=True)
-        mean = half.T @ (half @ h)
-        kl = 0.5 * (jnp.sum(half * half) - n + 2.0 * jnp.sum(jnp.log(jnp.diag(root))) + mean @ mean)
-        return Whitened(mean, half, kl)
-
-    return jax.lax.map(one, (precision, linear))
 
 
 def _ridged(precision: Array, ridge: Array) -> Array:
@@ -115,90 +106,25 @@ def _ridged(precision: Array, ridge: Array) -> Array:
     return precision + ridge * largest * jnp.eye(precision.shape[-1])
 
 
-def inverse_roots(prior: UtilityPrior, points: Array, jitter: float) -> Array:
-    """Return L^-1 (d, M, M) of the prior covariance at the inducing points."""
-    codes = jnp.zeros(points.shape[1], int)
-    covariance = prior.covariance(Objects(points, codes), Objects(points, codes))
-    n = points.shape[1]
-    ridge = jitter * jnp.maximum(jnp.trace(covariance, axis1=1, axis2=2) / n, _LEAST_VARIANCE)
-    return _inverse_root(covariance + ridge[:, None, None] * jnp.eye(n))
-
-
-@jax.custom_vjp
-def _inverse_root(covariance: Array) -> Array:
-    """Return W = L^-1 of each covariance L L^T."""
-
-    def one(matrix: Array) -> Array:
-        return solve_triangular(jnp.linalg.cholesky(matrix), jnp.eye(len(matrix)), lower=True)
-
-    return jax.lax.map(one, covariance)
-
-
-def _inverse_root_forward(covariance: Array) -> tuple[Array, Array]:
-    inverse = _inverse_root(covariance)
-    return inverse, inverse
-
-
-def _inverse_root_backward(inverse: Array, slope: Array) -> tuple[Array]:
-    """Pull a slope W' back to the covariance: W^T Φ(-W' W^T) W, Φ the lower triangle with half its diagonal.
-
-    Three products where differentiating through factorisation and solve takes two solves more.
-    """
-    transposed = jnp.swapaxes(inverse, 1, 2)
-    lower = -jnp.tril(slope @ transposed)
-    half = lower - 0.5 * lower * jnp.eye(lower.shape[-1])
-    back = transposed @ half @ inverse
-    return (0.5 * (back + jnp.swapaxes(back, 1, 2)),)
-
-
-_inverse_root.defvjp(_inverse_root_forward, _inverse_root_backward)
-
-
-class _Projected(NamedTuple):
-    """Means (d, a, m) and covariances (d, a, a, m) inside sets, and A as (d, a, m, M)."""
-
-    mean: Array
-    covariance: Array
-    weights: Array
-
-
-def project(prior: UtilityPrior, points: Array, inverse_root: Array, whitened: Whitened, sets: Sets) -> _Projected:
-    """Return the marginals of sets under the posterior of the inducing points."""
-    a, m, c = sets.X.shape
-    dtype = sets.X.dtype
-    prior, points = jax.tree.map(lambda leaf: leaf.astype(dtype), (prior, points))
-    X = sets.X.reshape(a * m, c)
-    codes = jnp.zeros(a * m, int)
-    cross = prior.covariance(Objects(X, codes), Objects(points, codes[: points.shape[1]]))
-    weights = cross @ jnp.swapaxes(inverse_root.astype(dtype), 1, 2)
-    mean = jnp.einsum("dnj,dj->dn", weights, whitened.mean.astype(dtype)).reshape(-1, a, m)
-    spread = weights @ jnp.swapaxes(whitened.half.astype(dtype), 1, 2)
-    weights, spread = (part.reshape(-1, a, m, part.shape[-1]) for part in (weights, spread))
-    objects = Objects(sets.X, jnp.zeros((a, m), int))
-    own = jax.vmap(lambda one: prior.covariance(one, one), 1, -1)(objects)
-    covariance = own + jnp.einsum("damj,dbmj->dabm", spread, spread) - jnp.einsum("damj,dbmj->dabm", weights, weights)
-    return _Projected(mean, covariance, weights)
-
-
 def _step(
     state: SparseState, batch: tuple[tuple[Sets, ...], Pace], normals: tuple, settings: SparseSettings
 ) -> tuple[SparseState, Array]:
     groups, pace = batch
-    whitened = posterior_of_points(_ridged(state.precision, pace.ridge), state.linear)
+    whitened = posterior_of_points(_ridged(state.precision, pace.ridge), state.linear, state.cross)
 
     def forward(prior: UtilityPrior, points: Array) -> tuple[Any, Any]:
         inverse_root = inverse_roots(prior, points, settings.jitter)
         parts = [project(prior, points, inverse_root, whitened, sets) for sets in groups]
-        return [(part.mean, part.covariance) for part in parts], [part.weights for part in parts]
+        return [(part.mean, part.covariance) for part in parts], [(part.weights, part.joint) for part in parts]
 
-    moments, pull_back, weights = jax.vjp(forward, state.prior, state.points, has_aux=True)
+    moments, pull_back, beside = jax.vjp(forward, state.prior, state.points, has_aux=True)
     value, lapsed, n_sets = jnp.zeros(()), jnp.zeros(()), jnp.zeros(())
     slopes = []
-    precision, linear = jnp.zeros_like(state.precision), jnp.zeros_like(state.linear)
-    for sets, draws, (mean, covariance), a in zip(groups, normals, moments, weights, strict=True):
-        marginal = of_differences(mean, covariance)
+    target = jax.tree.map(jnp.zeros_like, (state.precision, state.linear, state.cross))
+    for sets, draws, (mean, covariance), (weights, joint) in zip(groups, normals, moments, beside, strict=True):
+        part = Projected(mean, covariance, weights, joint)
         lapse = None if state.lapse is None else state.lapse.astype(mean.dtype)
-        expected = expected_derivatives(samples(marginal, draws), sets.present, sets.chosen, lapse=lapse)
+        expected = expected_derivatives(samples(part.differences, draws), sets.present, sets.chosen, lapse=lapse)
         weight = pace.weight.astype(mean.dtype) * sets.weight
         site = weight * psd_part(expected.curvature)
         gradient = weight * expected.gradient
@@ -206,19 +132,17 @@ def _step(
         lapsed += jnp.sum(sets.weight * expected.lapsed)
         n_sets += jnp.sum(sets.weight)
         slopes.append((gradient, -0.5 * weight * expected.curvature))
-        through = jnp.einsum("dabm,dbmj->damj", site, a)
-        d, n = linear.shape
-        flat, through = a.reshape(d, -1, n), through.reshape(d, -1, n)
-        precision += (jnp.swapaxes(flat, 1, 2) @ through).astype(float)
         pull = gradient + jnp.einsum("dabm,dbm->dam", site, mean)
-        linear += jnp.einsum("dnj,dn->dj", flat, pull.reshape(d, -1)).astype(float)
+        target = jax.tree.map(jnp.add, target, _at_points(site, pull, weights))
     bound = pace.weight * value - jnp.sum(whitened.kl)
 
     def towards(old: Array, new: Array) -> Array:
         return (1.0 - pace.rho) * old + pace.rho * new
 
-    precision = towards(state.precision, 0.5 * (precision + jnp.swapaxes(precision, 1, 2)))
-    after = state._replace(precision=precision, linear=towards(state.linear, linear))
+    precision, linear, cross = target
+    target = 0.5 * (precision + jnp.swapaxes(precision, 1, 2)), linear, cross
+    precision, linear, cross = jax.tree.map(towards, (state.precision, state.linear, state.cross), target)
+    after = state._replace(precision=precision, linear=linear, cross=cross)
     if settings.learn_lapse:
         # A step of expectation-maximisation, with the Beta prior's counts.
         a, b = LAPSE_PRIOR
@@ -229,6 +153,22 @@ def _step(
         gradient = pull_back(slopes)
         after = jax.lax.cond(pace.rate > 0.0, lambda: _climb(after, gradient, pace.rate, settings), lambda: after)
     return after, bound
+
+
+def _at_points(site: Array, pull: Array, weights: Array) -> tuple[Array, Array, Array | None]:
+    """Project sites (d, a, a, m) and their linear parts (d, a, m) onto the inducing points, by A (p, a, m, M).
+
+    What is said about the utilities is said about each of their own parts, and all of it about the shared one.
+    """
+    shared = len(weights) > len(site)
+    if shared:
+        site, pull = (jnp.concatenate([jnp.sum(own, axis=0, keepdims=True), own]) for own in (site, pull))
+    p, n = len(weights), weights.shape[-1]
+    through = jnp.einsum("pabm,pbmj->pamj", site, weights).reshape(p, -1, n)
+    flat = weights.reshape(p, -1, n)
+    precision = (jnp.swapaxes(flat, 1, 2) @ through).astype(float)
+    linear = jnp.einsum("pnj,pn->pj", flat, pull.reshape(p, -1)).astype(float)
+    return precision, linear, (flat[0].T @ through[1:]).astype(float) if shared else None
 
 
 def _climb(
@@ -276,7 +216,7 @@ class Solved(NamedTuple):
 @partial(program, static="jitter")
 def solve(state: SparseState, ridge: Array, jitter: float) -> Solved:
     """Factorise once what all later scores need."""
-    whitened = posterior_of_points(_ridged(state.precision, ridge), state.linear)
+    whitened = posterior_of_points(_ridged(state.precision, ridge), state.linear, state.cross)
     return Solved(whitened, inverse_roots(state.prior, state.points, jitter))
 
 
@@ -285,22 +225,40 @@ def score(state: SparseState, solved: Solved, sets: Sets, normals: Array) -> Arr
     """Return the expected log-likelihood of some sets."""
     with jax.default_matmul_precision("highest"):
         part = project(state.prior, state.points, solved.inverse_root, solved.whitened, sets)
-        marginal: Marginals = of_differences(part.mean, part.covariance)
-        u = samples(marginal, normals)
+        u = samples(part.differences, normals)
         lapse = None if state.lapse is None else state.lapse.astype(u.dtype)
         logs = sampled_log_likelihood(u, sets.present, sets.chosen, lapse=lapse)
         return jnp.mean(logs, axis=-1)
 
 
-def posterior_of(state: SparseState, solved: Solved) -> Posterior:
+def posterior_of(state: SparseState, solved: Solved, seed: int = 0) -> Posterior:
     """Return the posterior as what predicts any objects: the inducing points take the place of shown objects."""
     inverse_root, half = np.asarray(solved.inverse_root), np.asarray(solved.whitened.half)
     mean = np.asarray(solved.whitened.mean)
-    dual = np.einsum("dji,dj->di", inverse_root, mean)
-    through = half @ inverse_root
-    gain = np.swapaxes(inverse_root, 1, 2) @ inverse_root - np.swapaxes(through, 1, 2) @ through
+    prior = jax.tree.map(np.asarray, state.prior)
+    dual = np.einsum("pji,pj->pi", inverse_root, mean)
+    through = (half @ inverse_root)[int(prior.shared) :]
+    own = inverse_root[int(prior.shared) :]
+    gain = np.swapaxes(own, 1, 2) @ own - np.swapaxes(through, 1, 2) @ through
     roots = np.linalg.inv(inverse_root)
     objects = Objects(np.asarray(state.points), np.zeros(state.points.shape[1], int))
-    rate = None if state.lapse is None else np.asarray(state.lapse)
-    prior = jax.tree.map(np.asarray, state.prior)
-    return Posterior(prior, objects, np.einsum("dij,dj->di", roots, mean), dual, gain, rate)  # type: ignore[arg-type]
+    rate: Any = None if state.lapse is None else np.asarray(state.lapse)
+    at_points = np.einsum("pij,pj->pi", roots, mean)
+    if not prior.shared:
+        return Posterior(prior, objects, at_points, dual, gain, rate)
+    drawn = np.einsum("pji,spj->spi", inverse_root, _draws(solved.whitened, seed))
+    one = jax.tree.map(lambda leaf: leaf[None], prior)
+    draws = draws_of(one, objects, drawn[None])
+    posterior = Posterior(prior, objects, at_points[1:], dual, gain, rate, draws)
+    # Every part has inducing points of its own: utilities are given at those of their own parts.
+    means = [np.asarray(posterior.mean_at(Objects(state.points[1 + i], objects.codes)))[i] for i in range(len(gain))]
+    return eqx.tree_at(lambda made: made.mean, posterior, np.stack(means))
+
+
+def _draws(whitened: Whitened, seed: int) -> np.ndarray:
+    """Draw v (S, p, M), in pairs of opposite signs, so that the draws have the posterior's means."""
+    mean, half, taken = (np.asarray(part) for part in (whitened.mean, whitened.half, whitened.taken))
+    standard = np.random.default_rng(seed).normal(size=(N_GAUSSIAN // 2, *mean.shape))
+    moves = np.einsum("pji,spj->spi", half, standard, optimize=True)
+    moves[:, 1:] -= np.einsum("pji,sj->spi", taken, standard[:, 0], optimize=True)
+    return mean + np.concatenate([moves, -moves])
