@@ -57,6 +57,8 @@ X = np.array([[1.0], [2.0], [3.0]])
 NAMED = pd.DataFrame({"price": [1.0, 2.0, 3.0]}, index=["pen", "ink", "cap"])
 DATA = ChoiceData.from_sets(X, [[0, 1], [1, 2], [0, 2]], [[0], [1], [0, 2]])
 PARQUET = "choices.parquet"
+EXCEL = "choices.xlsx"
+SEMICOLONS = GOOD.replace(",", ";")
 WIDE_OPTIONS = "--wide --alternatives A,B --features cost --set-id page"
 
 of = ChoiceData.from_sets
@@ -85,7 +87,12 @@ HOSTILE: list[Command | Call] = [
     table("four bytes of Parquet", b"PAR1", "is not a readable Parquet file", file=PARQUET),
     table("NUL bytes", swap("red\n1,ink", "r\0d\n1,ink"), "is not text: it has a NUL byte"),
     table("latin-1", GOOD.replace("red", "röd").encode("latin-1"), "is not in UTF-8: byte 0xf6"),
-    table("UTF-16", GOOD.encode("utf-16"), "is in UTF-16; save it as CSV in UTF-8"),
+    table("half of UTF-16", GOOD.encode("utf-16")[:-1], "begins like UTF-16 but is not"),
+    table("text named Excel", GOOD, "is not a readable Excel file", file=EXCEL),
+    table("damaged Excel", inputs.damaged_excel, "is not a readable Excel file", file=EXCEL),
+    table("zip named Excel", inputs.zip_without_sheets, "is not a readable Excel file", file=EXCEL),
+    table("1e9 bytes in an Excel file", inputs.excel_bomb, "more than the limit", file=EXCEL),
+    table("Excel without rows", inputs.excel(frame()[:0]), "has a header but no rows", file=EXCEL),
     table("UTF-16 without a mark", GOOD.encode("utf-16-le"), "is not text: it has a NUL byte at position 1"),
     table("UTF-8 cut in a letter", GOOD.encode() + "é".encode()[:1], "is not in UTF-8"),
     table("JSON", '{"shown": [[1, 2]],\n "chosen": [[1]]}\n', "column 3 has no name"),
@@ -95,13 +102,13 @@ HOSTILE: list[Command | Call] = [
     Command("a folder named csv", lambda f: (f / FILE).mkdir(), "choices.csv is a folder"),
     Command("a file as a folder", GOOD, "choices.csv/x.csv", ("describe", f"{FILE}/x.csv")),
     Command("no suffix", GOOD, "the suffix must name the format", ("describe", "choices"), "choices"),
-    Command("unknown suffix", GOOD, "one of .csv, .tsv", ("describe", "choices.xlsx"), "choices.xlsx"),
+    Command("unknown suffix", GOOD, "one of .csv, .tsv", ("describe", "choices.ods"), "choices.ods"),
     Command("empty name", None, "'' is not a file name", ("describe", "")),
     Command("endless name", None, "File name too long", ("describe", "x" * 5000 + ".csv")),
     # The shape of the table
     table("a short row", swap("1,ink,0,5,blue", "1,ink,0,5"), "row 3: the row has 4 cells, but the header has 5"),
     table("a long row", swap("1,ink,0,5,blue", "1,ink,0,5,blue,1"), "row 3: the row has 6 cells"),
-    table("semicolons", GOOD.replace(",", ";"), "seem to be separated by ';'"),
+    table("unclear thousands", SEMICOLONS.replace(";3;", ";1.549;"), "pass --decimal . or --decimal ,"),
     table("tabs", GOOD.replace(",", "\t"), r"seem to be separated by '\t'"),
     table("commas in a tsv", GOOD, "seem to be separated by ','", file="choices.tsv"),
     table("column twice", swap("colour", "price"), "the column name 'price' appears twice"),
@@ -135,7 +142,7 @@ HOSTILE: list[Command | Call] = [
     table("a column of nothing", column("size", "", "", "", ""), "4 defects"),
     table("missing set", swap("1,ink,", ",ink,"), "row 3: the set's id is missing"),
     table("missing object", swap("1,ink,", "1,,"), "row 3, set 1: the object's id is missing"),
-    table("missing flag", swap("1,ink,0", "1,ink,"), "flag that is not 0/1: it is missing"),
+    table("missing flag", GOOD + "3,ink,1,5,red\n3,pen,,3,red\n", "flag that is not 0/1: it is missing"),
     table("flag 2", swap("1,ink,0", "1,ink,2"), "row 3, set 1, object 'ink': the choice has a flag"),
     table("flag -1", swap("1,ink,0", "1,ink,-1"), "flag that is not 0/1: -1"),
     table("flag 0.5", swap("1,ink,0", "1,ink,0.5"), "flag that is not 0/1: 0.5"),
@@ -316,7 +323,9 @@ HOSTILE: list[Command | Call] = [
     Call("frame with lists as sets", lambda: long(frame(choice_id=[[1]] * 4)), "'choice_id' holds lists"),
     Call("frame with lists as flags", lambda: long(frame(choice=[[1]] * 4)), "'choice' holds lists"),
     Call("set_id None", lambda: long(frame(), set_id=None), "set_id must name the column"),
-    Call("set_id a list", lambda: long(frame(), set_id=["choice_id"]), "set_id must be the name"),
+    Call("set_id a set", lambda: long(frame(), set_id={"choice_id"}), "set_id must be the name"),
+    Call("set_id of nothing", lambda: long(frame(), set_id=[]), "set_id is empty"),
+    Call("set_id of a list", lambda: long(frame(), set_id=[["choice_id"], "price"]), "set_id must be the name"),
     Call("features a number", lambda: long(frame(), features=3), "features must be a list of names"),
     Call("no features", lambda: long(frame(), features=[]), "features is empty"),
     Call(
@@ -376,6 +385,10 @@ HARMLESS = [
     table("other alphabets", GOOD.replace("red", "красный").replace("pen", "筆"), "2 sets of 2 objects"),
     table("flags in words", GOOD.replace(",1,", ",true,").replace(",0,", ",false,"), "75.0% of the shown"),
     table("tabs", GOOD.replace(",", "\t"), "2 sets of 2 objects", file="choices.tsv"),
+    table("semicolons", SEMICOLONS, "2 sets of 2 objects"),
+    table("UTF-16", GOOD.encode("utf-16"), "2 sets of 2 objects"),
+    table("Excel", inputs.excel(frame()), "2 sets of 2 objects", file=EXCEL),
+    table("flags and blanks", swap("1,ink,0", "1,ink,"), "75.0% of the shown"),
     table("gzip", partial(inputs.gzip_as, name="choices.csv.gz"), "2 sets of 2", file="choices.csv.gz"),
     table("capital suffix", GOOD, "2 sets of 2 objects", file="CHOICES.CSV"),
     table("Parquet", parquet(frame()), "2 sets of 2 objects", file=PARQUET),

@@ -1,6 +1,7 @@
 """Making hostile inputs: tables with one thing wrong, and files that are no tables at all."""
 
 import gzip
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,34 @@ def frame(**columns: object) -> pd.DataFrame:
 def parquet(table: pd.DataFrame) -> Callable[[Path], None]:
     """Return a maker of a Parquet file."""
     return lambda folder: table.to_parquet(folder / "choices.parquet")
+
+
+def excel(table: pd.DataFrame) -> Callable[[Path], None]:
+    """Return a maker of an Excel file."""
+    return lambda folder: table.to_excel(folder / "choices.xlsx", index=False)
+
+
+def damaged_excel(folder: Path) -> None:
+    """Write an Excel file whose sheet is no XML."""
+    path = folder / "choices.xlsx"
+    frame().to_excel(path, index=False)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, b"<worksheet><sheetData><row" if "sheet1" in name else content)
+
+
+def zip_without_sheets(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "choices.xlsx", "w") as archive:
+        archive.writestr(FILE, GOOD)
+
+
+def excel_bomb(folder: Path) -> None:
+    """Write an archive of which a part says that it becomes a billion bytes when it is unpacked."""
+    with zipfile.ZipFile(folder / "choices.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", bytes(1_000_000))
+        archive.infolist()[0].file_size = 1_000_000_000
 
 
 def truncated_parquet(folder: Path) -> None:
