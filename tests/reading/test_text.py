@@ -279,7 +279,7 @@ def test_thousands_are_read_only_where_they_are_clear(tmp_path):
     assert read_file(unclear, decimal=".").frame["price"].tolist() == [1.549, 2.1]
     clear = saved(tmp_path, "id;price;weight\n1;1.549;1,5\n2;2.100;0,75\n")
     assert read_file(clear).frame["price"].tolist() == [1549, 2100]
-    with pytest.raises(ChoiceGPError, match="'b' have decimal points, those of column 'a' decimal commas"):
+    with pytest.raises(ChoiceGPError, match="'b' have decimal points, the numbers of column 'a' decimal commas"):
         read_file(saved(tmp_path, "a;b\n1,5;1.5\n"))
     quoted = saved(tmp_path, 'a,b\n"5,5",1\n"3",2\n')
     assert read_file(quoted, decimal=",").frame["a"].tolist() == [5.5, 3.0]

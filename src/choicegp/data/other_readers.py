@@ -102,7 +102,7 @@ class OtherReaders:
         """Make choice data from sets of which the best and the worst object were marked.
 
         Each answer becomes a set of kind ``"best"`` and a set of kind ``"worst"``, which shows the objects without the
-        best. Their ids are those of the answer with ``:best`` and ``:worst``.
+        best. Their ids are the answer's id with ``:best`` and ``:worst``.
 
         Parameters
         ----------

@@ -18,6 +18,7 @@ from choicegp.reading.text import read_file, tidy_id
 
 _TOTALS = frozenset(["total", "totals", "grand total", "sum", "summe", "gesamt", "somme", "suma", "totale", "totaal"])
 _NO_NUMBERS = NumberForm()
+_CLOSE = 0.75
 
 
 class Roles(NamedTuple):
@@ -97,13 +98,12 @@ def long_columns(
     )
     has = f"the columns are {listed(table.columns)}"
     taken = [name for _, name in roles.columns()]
-    for role, name in roles.columns():
-        if name not in table.columns:
-            free = [column for column in table.columns if column not in taken]
-            no_choices = "; pass chosen=None (--no-choices) if there are no choices" if role == "chosen" else ""
-            raise ChoiceGPError(
-                f"{source}: there is no column {name!r} ({role}); {_help(role, name, free)}{has}{no_choices}"
-            )
+    absent = [(role, name) for role, name in roles.columns() if name not in table.columns]
+    if absent:
+        names = ", ".join(f"{name!r} ({role})" for role, name in absent)
+        no_choices = "; pass chosen=None (--no-choices) if there are no choices" if "chosen" in dict(absent) else ""
+        free = [column for column in table.columns if column not in taken]
+        raise ChoiceGPError(f"{source}: there is no column {names}; {_help(absent, free)}{has}{no_choices}")
     wanted = [name for name in table.columns if name not in taken]
     if features is not None:
         wanted = name_list(features, "features")
@@ -128,26 +128,37 @@ def long_columns(
     )
 
 
-def _help(role: str, name: str, free: Sequence[Any]) -> str:
-    """Say what may be meant by the name of a column that is not there."""
-    wide = wide_hint(free)
-    if wide:
-        return f"{wide}; "
-    return "".join(f"did you mean {role}={one!r}? " for one in close_names(name, free))
+def _help(absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
+    """Say which columns may be meant by names that are not there."""
+    hint = wide_hint(free)
+    if hint:
+        return f"{hint}; "
+    # The closest first, so that Choice is taken for choice, not for choice_id.
+    pairs = sorted(
+        ((_closeness(name, one), role, one) for role, name in absent for one in free), key=lambda pair: -pair[0]
+    )
+    meant: dict[str, Any] = {}
+    for closeness, role, one in pairs:
+        if closeness >= _CLOSE and role not in meant and one not in meant.values():
+            meant[role] = one
+    offers = ", ".join(f"{role}={meant[role]!r}" for role, _ in absent if role in meant)
+    return f"did you mean {offers}? " if offers else ""
+
+
+def _closeness(one: Any, other: Any) -> float:
+    """Return how similar two names are, from 0 to 1; capital letters and signs do not matter."""
+    first, second = (re.sub(r"[\W_]+", "", str(name)).casefold() for name in (one, other))
+    return difflib.SequenceMatcher(None, first, second).ratio()
 
 
 def close_names(name: Any, names: Iterable[Any]) -> list[Any]:
-    """Return the name that is closest to another, if one is close; capital letters and signs do not matter."""
-
-    def letters(text: Any) -> str:
-        return re.sub(r"[\W_]+", "", str(text)).casefold()
-
-    by_letters = {letters(one): one for one in names}
-    return [by_letters[one] for one in difflib.get_close_matches(letters(name), by_letters, n=1, cutoff=0.75)]
+    """Return the name that is closest to another, if one is close."""
+    best = max(names, key=lambda one: _closeness(name, one), default=None)
+    return [best] if best is not None and _closeness(name, best) >= _CLOSE else []
 
 
 def wide_hint(names: Sequence[Any]) -> str:
-    """Say that columns such as price_1, price_2 and price_3 are those of a wide table; nothing if there are none."""
+    """Say that columns such as price_1, price_2 and price_3 belong to a wide table; nothing if there are none."""
     endings: dict[str, list[str]] = {}
     for name in names:
         split = re.fullmatch(r"(.+)_(\d{1,3}|[A-Za-z])", str(name))

@@ -36,6 +36,8 @@ ADVICE = {
     "missing='level'",
     "not-a-number": "for numbers with a currency, a unit or a decimal comma, pass numbers=['COLUMN']",
     "totals-row": "delete it, or pass on_error='skip'",
+    "wrong-flag": "flags are 0/1, true/false, yes/no, or one mark (x, 1, ✓) and blanks; for ranks or ratings, pass "
+    "kind='ranking' or kind='rating'",
 }
 
 # After one of these it is not clear whether anything was chosen: reporting that too would mislead.
@@ -136,6 +138,7 @@ class Findings:
         self.spoiled_sets = np.zeros(len(set_ids), dtype=bool)
         self.spoiled_objects: list[int] = []
         self.remarks: list[Warning] = []
+        self.advice = dict(ADVICE)
         self._of_kind: dict[str, NDArray[np.bool_]] = {}
         self._found: list[tuple[int, int, Defect]] = []
 
@@ -217,7 +220,7 @@ def settled(draft: Draft, findings: Findings, rules: Rules = _DEFAULT) -> dict[s
     defects = findings.defects
     fatal = [defect for defect in defects if defect.kind not in rules.tolerated]
     if fatal and rules.on_error == "raise":
-        raise ChoiceDataError(fatal, findings.source, ADVICE)
+        raise ChoiceDataError(fatal, findings.source, findings.advice)
     if defects:
         draft = _without_spoiled(draft, findings, gone)
     return {**(questions.expanded(draft, findings, rules) if asks_more else draft).parts, "skipped": defects}
@@ -237,7 +240,7 @@ def _check_sets(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> ND
         return np.zeros(0, np.int64)
     n_chosen = np.bincount(of_set[draft.flat_chosen], minlength=len(sizes))
     if draft.kinds is not None:
-        several = np.flatnonzero((n_chosen > 1) & (draft.kinds != "keep"))
+        several = np.flatnonzero((n_chosen > 1) & np.isin(draft.kinds, ["best", "worst"]))
         problems = [f"{n_chosen[k]} objects are marked where one is the {draft.kinds[k]}" for k in several]
         findings.in_sets("several-marked", problems, several)
     return np.flatnonzero((n_chosen == 0) & ~findings.sets_with(*CHOICE_UNCLEAR))
@@ -271,7 +274,9 @@ def _check_attributes(draft: Draft, findings: Findings) -> None:
 def _without_spoiled(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> Draft:
     spoiled, defects = findings.spoiled_sets, findings.defects
     if spoiled.all():
-        raise ChoiceDataError(defects, f"{findings.source or 'choice data'}: no set is without defects", ADVICE)
+        raise ChoiceDataError(
+            defects, f"{findings.source or 'choice data'}: no set is without defects", findings.advice
+        )
     kept = select_sets(draft, np.flatnonzero(~spoiled))
     parts = f"{spoiled.sum()} of {len(spoiled)} sets"
     if gone.any():
@@ -279,6 +284,9 @@ def _without_spoiled(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) 
         new_row = np.cumsum(~gone) - 1
         kept = kept._replace(X=kept.X[~gone], object_ids=kept.object_ids[~gone], flat_shown=new_row[kept.flat_shown])
         parts += f" and {gone.sum()} of {len(gone)} objects"
+    outside = sum(k < 0 and defect.row is not None for k, defect in findings.found())
+    if outside:
+        parts += f" and {counted(outside, 'row')} outside any set"
     findings.remarks.append(UserWarning(f"{parts} were left out ({counted(len(defects), 'defect')}); see data.skipped"))
     return kept
 

@@ -17,7 +17,6 @@ _PLAIN: dict[Any, bool] = {0: False, 1: True, "0": False, "1": True, "true": Tru
 _YES_NO = {"yes": True, "no": False, "y": True, "n": False}
 _TICKS = {"x", "1", "1.0", "✓", "✔", "✅", "☑", "☒", "yes", "y", "true"}
 _BEST_WORST = {"best": 1.0, "b": 1.0, "1": 1.0, "worst": -1.0, "w": -1.0, "-1": -1.0, "0": 0.0}
-_FORMS = "0/1, true/false, yes/no, or one mark (x, 1, ✓) and blanks"
 
 MARKED = ("best-worst", "ranking", "rating")
 
@@ -37,20 +36,19 @@ def read_flags(
         unclear &= ~missing
     places = np.flatnonzero(in_set & unclear & (shown | ~missing))
     said = ["it is missing" if missing[i] else f"{plain(column.iloc[i])!r}" for i in places]
-    advice = "" if blanks_count or not len(places) else f"; flags are {_FORMS}"
-    report("wrong-flag", [f"the {what} has a flag that is not 0/1: {value}{advice}" for value in said], places)
+    report("wrong-flag", [f"the {what} has a flag that is not 0/1: {value}" for value in said], places)
     return values, unclear, ReadingNote(f"column {column.name!r} was read as {form}") if form else None
 
 
 def _meaning(values: list[Any], has_blanks: bool) -> tuple[dict[Any, bool], bool, str]:
     """Return what the values of a column of flags mean, whether a blank means no, and what to say about it."""
     words = {_word(value) for value in values}
-    if has_blanks and len(words) == 1 and str(next(iter(words))) in _TICKS:
+    if has_blanks and len(words) == 1 and str(next(iter(words))).casefold() in _TICKS:
         (mark,) = words
         shown = f"{mark:g}" if isinstance(mark, float) else repr(plain(values[0]))
         return {mark: True}, True, f"{shown} for yes and blank for no"
-    if words & _YES_NO.keys() and words <= _YES_NO.keys():
-        return dict(_YES_NO), False, f"flags in words ({'/'.join(sorted(words, reverse=True))})"
+    if len(words & _YES_NO.keys()) > len(words & _PLAIN.keys()):
+        return dict(_YES_NO), False, f"flags in words ({'/'.join(sorted(words & _YES_NO.keys(), reverse=True))})"
     if len(words) == 1 and words <= _TICKS - {"1", "1.0", "true"}:
         return dict.fromkeys(words, True), False, f"{plain(values[0])!r} for yes"
     return _PLAIN, False, ""

@@ -122,6 +122,7 @@ def _remark_on_sets(
         )
     hint = wide_hint(list(columns.features.columns)) if sizes.max() == 1 and columns.absent is None else ""
     if hint:
+        findings.advice["wrong-flag"] = hint
         findings.remarks.append(UserWarning(f"every set shows one object, and {hint}"))
 
 

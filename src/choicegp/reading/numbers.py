@@ -122,7 +122,7 @@ def numbers_in_text(frame: pd.DataFrame, names: Sequence[str], decimal: str | No
     if decimal is None and len(clear) == 2:
         one, other = (next(name for name, found in signs.items() if found == {sign}) for sign in ".,")
         raise ChoiceGPError(
-            f"the numbers of column {one!r} have decimal points, those of column {other!r} decimal commas; "
+            f"the numbers of column {one!r} have decimal points, the numbers of column {other!r} decimal commas; "
             "write them in one form"
         )
     known = decimal or next(iter(clear), None)

@@ -99,7 +99,7 @@ def _named_choices(
     nothing = dict.fromkeys(("none", "none of these", "neither", "nothing"), -1)
     known, how = by_name | nothing, "names"
     if not all(word in known for word in words) and all(word in by_position | nothing for word in words):
-        known, how = by_position | nothing, "numbers (from 1)"
+        known, how = by_position | nothing, "positions, from 1,"
         if "0" in words and str(len(names)) not in words:
             raise ChoiceGPError(
                 f"{source}: column {column.name!r} holds 0 but never {len(names)}: it may number the alternatives from "
@@ -116,7 +116,9 @@ def _named_choices(
         ]
         raise ChoiceDataError(defects, source)
     chosen = np.array([known[word] for word in words])[codes][:, None] == np.arange(len(names))
-    note = f"column {column.name!r} {how} the one chosen alternative of each set, the best one"
+    note = (
+        f"column {column.name!r} holds the {how} of one alternative per set, the best one unless you pass kind='keep'"
+    )
     return pd.Series(chosen.ravel(), name=column.name), ReadingNote(note)
 
 
