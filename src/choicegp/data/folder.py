@@ -254,7 +254,7 @@ class _Scan:
             raise error if str(file) in str(error) else ChoiceGPError(f"{file}: {error}") from error
         self.sizes.append(np.diff(data.offsets).astype(np.int32))
         self.hashes.append(pd.util.hash_array(data.set_ids))
-        self.remarks.update({(type(remark), str(remark)) for remark in remarks})
+        self.remarks.update({(type(remark), str(remark).removesuffix("; see data.skipped")) for remark in remarks})
         self.sampled.add(columns, self.roles)
         for column, part in data.encoding.by_column(data.X):
             new = _Column.of(column, part, file)
