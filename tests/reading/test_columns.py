@@ -81,7 +81,7 @@ WIDE = "id,price_1,price_2,price_3,ram_1,ram_2,ram_3,choice\na,3,4,5,8,8,16,1\nb
 def test_a_wide_table_that_is_read_as_long_gets_a_hint(tmp_path):
     path = saved(tmp_path, WIDE)
     hint = "--wide --alternatives 1,2,3 --features price,ram"
-    with pytest.raises(ChoiceGPError, match=f"'price_1', 'price_2', 'price_3' belong to a wide table.*{hint}"):
+    with pytest.raises(ChoiceGPError, match=f"'price_1', 'price_2', 'price_3' look like a wide table.*{hint}"):
         ChoiceData.from_long(path)
     with pytest.warns(UserWarning, match=f"every set shows one object, and columns such as.*{hint}"):
         ChoiceData.from_long(path, set_id="id", object_id=None)

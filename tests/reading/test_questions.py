@@ -44,6 +44,10 @@ def test_a_column_says_what_was_asked():
     assert data.kinds.tolist() == ["best", "keep"]
     assert data.feature_names == ("price",)
     assert ChoiceData.from_long(data.to_long(), kind="kind") == data
+    with pytest.warns(ReadingNote, match="column 'kind' says what was asked of each set"):
+        assert ChoiceData.from_long(data.to_long()) == data
+    other = ChoiceData.from_long(data.to_long().assign(kind=["wood", "steel", "wood", "wood", "wood"]))
+    assert other.feature_names == ("kind=wood", "price")
     wrong = long(choice=[0, 1, 0, 1, 1], asked=["best", "keep", "best", "rank", "rank"])
     assert kinds_of_defects(wrong, kind="asked") == [("differing-kind", 1, 7), ("unknown-kind", 3, 8)]
     assert ChoiceData.from_long(long(choice=1, asked="keep"), kind="asked").kinds is None

@@ -17,22 +17,21 @@ from choicegp.data.other_readers import OtherReaders
 from choicegp.data.packing import split_sets
 from choicegp.data.split import set_positions, split_positions
 from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.columns import Roles, long_columns, question_of
+from choicegp.reading.columns import Roles, long_columns, question_of, with_own_kinds
 from choicegp.reading.defects import Draft, Empty, Missing, OnError, Rules, select_sets, settle
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
 from choicegp.reading.long import read_long
 from choicegp.reading.numbers import NumberForm
 from choicegp.reading.sequences import read_sets
 from choicegp.reading.text import write_table
-from choicegp.reading.wide import wide_columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChoiceData(OtherReaders):
     """Objects, the sets in which they were shown and what was chosen; immutable.
 
-    Made by :meth:`from_sets`, :meth:`from_long`, :meth:`from_wide` or one of the other constructors, which check
-    everything. Sets may differ in size: they are held end to end.
+    Made by :meth:`from_sets`, :meth:`from_long`, :meth:`from_wide` and other constructors, which check everything. Sets
+    may differ in size: they are held end to end.
 
     Attributes
     ----------
@@ -121,12 +120,10 @@ class ChoiceData(OtherReaders):
             What a set is from which nothing was chosen: a defect, the answer "none of these" (the model then has a
             threshold), or nothing to learn from.
         missing : {"error", "skip", "level"}
-            What a missing feature is: a defect, a reason to leave the sets out that show the object, or a value of its
-            own. As a value it is the category ``(missing)`` of words; for numbers it is their mean and a further
-            feature, such as ``price=missing``, that is 1.
+            What a missing feature is: a defect, a reason to leave the object's sets out, or a value of its own: the
+            category ``(missing)`` of words; of numbers their mean, and a further feature ``price=missing`` that is 1.
         at_most : int, optional
-            How many objects a person was allowed to choose. In a set with as many choices, what was not chosen may be
-            good enough too, so the set is used only through the chosen objects.
+            How many objects one was allowed to choose. A set with as many is used only through the chosen objects.
 
         Examples
         --------
@@ -175,7 +172,8 @@ class ChoiceData(OtherReaders):
         kind : str, optional
             What was asked: "keep", "best", "worst", "yes-no" (``chosen`` holds flags), "best-worst" (it holds the words
             best and worst), "ranking" (ranks) or "rating" (ratings of the objects that share a set id). Any other text
-            names the column that says for each set whether it is "keep", "best" or "worst".
+            names the column that says for each set whether it is "keep", "best" or "worst"; a column ``kind`` of
+            nothing else does so by default.
         numbers : sequence of str
             Columns that hold numbers with a currency, a unit or separators, such as EUR 1,549.00.
         decimal : {".", ","}, optional
@@ -195,62 +193,8 @@ class ChoiceData(OtherReaders):
         rules = Rules(on_error, empty, missing, question, at_most)
         roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
         columns = long_columns(frame, roles, features, NumberForm(numbers, decimal))
-        return cls(**settle(*read_long(columns, encoding, rules), rules))
-
-    @classmethod
-    def from_wide(
-        cls,
-        frame: pd.DataFrame | str | os.PathLike[str],
-        *,
-        alternatives: Sequence[Any],
-        features: Sequence[str],
-        set_id: str | Sequence[str] | None = None,
-        object_id: str | None = None,
-        chosen: str | None = "choice",
-        available: str | None = None,
-        respondent: str | None = None,
-        weight: str | None = None,
-        sep: str = "_",
-        kind: str | None = None,
-        numbers: Sequence[str] = (),
-        decimal: str | None = None,
-        encoding: FeatureEncoding | None = None,
-        on_error: OnError = "raise",
-        empty: Empty = "error",
-        missing: Missing = "error",
-        at_most: int | None = None,
-    ) -> "ChoiceData":
-        """Make choice data from a wide table: one row per set, columns ``{feature}{sep}{alternative}``.
-
-        Parameters
-        ----------
-        frame : DataFrame or path
-        alternatives : sequence
-            What stands behind ``sep`` in the columns' names. An alternative whose features are all missing
-            was not shown.
-        features, chosen, available, object_id : str or sequence of str
-            What stands before ``sep``. Without ``object_id`` the alternative's name is the object's id. A column
-            that is called ``chosen`` itself holds the chosen alternative of each set, by name or by position from 1;
-            the sets are then of kind "best".
-        set_id, respondent, weight : str, optional
-            Names of columns; without ``set_id`` the sets are numbered from 0.
-        kind, numbers, decimal
-            As in :meth:`from_long`; ``numbers`` are among the features.
-        encoding, on_error, empty, missing, at_most
-            As in :meth:`from_sets`.
-
-        Examples
-        --------
-        >>> frame = pd.DataFrame([[3, 5, 1, 0]], columns=["cost_pen", "cost_ink", "choice_pen", "choice_ink"])
-        >>> ChoiceData.from_wide(frame, alternatives=["pen", "ink"], features=["cost"])
-        ChoiceData(1 set, 2 objects, 1 feature, choices)
-        """
-        question, column = question_of(kind)
-        roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
-        columns = wide_columns(frame, roles, alternatives, features, sep, NumberForm(numbers, decimal))
-        if kind is None and columns.one_chosen:
-            question = "best"
-        rules = Rules(on_error, empty, missing, question, at_most)
+        if kind is None and features is None:
+            columns = with_own_kinds(columns)
         return cls(**settle(*read_long(columns, encoding, rules), rules))
 
     def __post_init__(self) -> None:

@@ -125,7 +125,7 @@ def describe(data: "ChoiceData") -> Description:
     Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.
     Never shown: 1 object. These are predicted from features alone.
     """
-    sizes = np.diff(data.offsets)
+    sizes, starts = np.diff(data.offsets), data.offsets[:-1]
     component_sizes = _component_sizes(data)
     n_repeats, n_contradictions = _repeats(data)
     group, first = group_equal_rows(data.X)
@@ -147,7 +147,7 @@ def describe(data: "ChoiceData") -> Description:
         n_contradictions=n_contradictions,
         n_identical_objects=int(copies[copies > 1].sum()),
         n_skipped=len(data.skipped),
-        n_empty=None if data.chosen is None else sum(len(chosen) == 0 for chosen in data.chosen),
+        n_empty=None if data.flat_chosen is None else int((~np.logical_or.reduceat(data.flat_chosen, starts)).sum()),
         kinds={"keep": len(data)} if data.kinds is None else dict(Counter(data.kinds.tolist())),
     )
 

@@ -1,5 +1,6 @@
-"""Choice data from pairs, utilities, rankings, ratings, and answers of yes or no."""
+"""Choice data from wide tables, pairs, utilities, rankings, ratings, and answers of yes or no."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -9,7 +10,11 @@ from numpy.typing import ArrayLike
 
 from choicegp.data.joining import joined
 from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
-from choicegp.reading.defects import OnError, Rules, settle
+from choicegp.reading.columns import Roles, question_of
+from choicegp.reading.defects import Empty, Missing, OnError, Rules, settle
+from choicegp.reading.encoding import FeatureEncoding
+from choicegp.reading.long import read_long
+from choicegp.reading.numbers import NumberForm
 from choicegp.reading.sequences import (
     SetOptions,
     read_best_worst,
@@ -19,15 +24,73 @@ from choicegp.reading.sequences import (
     read_sets,
     read_yes_no,
 )
+from choicegp.reading.wide import wide_columns
 
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
 
 
 class OtherReaders:
-    """The constructors of ``ChoiceData`` for other answers than the objects that a person keeps from a set."""
+    """Constructors of ``ChoiceData`` beside ``from_sets`` and ``from_long``."""
 
     __slots__ = ()
+
+    @classmethod
+    def from_wide(
+        cls,
+        frame: pd.DataFrame | str | os.PathLike[str],
+        *,
+        alternatives: Sequence[Any],
+        features: Sequence[str],
+        set_id: str | Sequence[str] | None = None,
+        object_id: str | None = None,
+        chosen: str | None = "choice",
+        available: str | None = None,
+        respondent: str | None = None,
+        weight: str | None = None,
+        sep: str = "_",
+        kind: str | None = None,
+        numbers: Sequence[str] = (),
+        decimal: str | None = None,
+        encoding: FeatureEncoding | None = None,
+        on_error: OnError = "raise",
+        empty: Empty = "error",
+        missing: Missing = "error",
+        at_most: int | None = None,
+    ) -> Self:
+        """Make choice data from a wide table: one row per set, columns ``{feature}{sep}{alternative}``.
+
+        Parameters
+        ----------
+        frame : DataFrame or path
+        alternatives : sequence
+            What stands behind ``sep`` in the columns' names. An alternative whose features are all missing
+            was not shown.
+        features, chosen, available, object_id : str or sequence of str
+            What stands before ``sep``. Without ``object_id`` the alternative's name is the object's id. A column
+            that is called ``chosen`` itself holds the chosen alternative of each set, by name or by position from 1;
+            the sets are then of kind "best".
+        set_id, respondent, weight : str, optional
+            Names of columns; without ``set_id`` the sets are numbered from 0.
+        kind, numbers, decimal
+            As in ``from_long``; ``numbers`` are among the features.
+        encoding, on_error, empty, missing, at_most
+            As in ``from_sets``.
+
+        Examples
+        --------
+        >>> from choicegp import ChoiceData
+        >>> frame = pd.DataFrame([[3, 5, 1, 0]], columns=["cost_pen", "cost_ink", "choice_pen", "choice_ink"])
+        >>> ChoiceData.from_wide(frame, alternatives=["pen", "ink"], features=["cost"])
+        ChoiceData(1 set, 2 objects, 1 feature, choices)
+        """
+        question, column = question_of(kind)
+        roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
+        columns = wide_columns(frame, roles, alternatives, features, sep, NumberForm(numbers, decimal))
+        if kind is None and columns.one_chosen:
+            question = "best"
+        rules = Rules(on_error, empty, missing, question, at_most)
+        return cls(**settle(*read_long(columns, encoding, rules), rules))
 
     @classmethod
     def from_pairs(
@@ -41,7 +104,7 @@ class OtherReaders:
         pairs : array_like (m, 2)
             Rows [winner, loser] of row numbers, or of ids with ``by="id"``.
         on_error, **options
-            As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
+            As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
         Examples
         --------
@@ -73,7 +136,7 @@ class OtherReaders:
         ties : {"weak", "strict"}
             See :func:`choicegp.data.pareto.undominated`.
         on_error, **options
-            As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
+            As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
         Examples
         --------
@@ -111,7 +174,7 @@ class OtherReaders:
         best, worst : sequence
             One object per set, as a row number, or as an id with ``by="id"``.
         on_error, **options
-            As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
+            As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
         Examples
         --------
@@ -145,7 +208,7 @@ class OtherReaders:
         shown : sequence of sequences, optional
             The objects of each set, if only the first of them were ranked. Objects without a rank are below all others.
         on_error, **options
-            As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
+            As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
         Examples
         --------
@@ -176,7 +239,7 @@ class OtherReaders:
             One row per person, with the ratings of the objects in the order of ``X``; larger is better. NaN where an
             object was not rated. The index of a DataFrame names the persons, and its columns the objects.
         on_error, **options
-            As in :meth:`from_sets`; the options are object_ids, weights (of persons), encoding.
+            As in ``from_sets``; the options are object_ids, weights (of persons), encoding.
 
         Examples
         --------
@@ -212,7 +275,7 @@ class OtherReaders:
         answers : sequence
             True or False, 1 or 0, "yes" or "no".
         on_error, **options
-            As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
+            As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
         Examples
         --------

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed, plain
-from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.defects import Question, factorized, is_missing
+from choicegp.errors import ChoiceGPError, Defect, ReadingNote
+from choicegp.reading.defects import Kind, Question, factorized, is_missing
 from choicegp.reading.numbers import NumberForm, read_numbers
 from choicegp.reading.text import read_file, tidy_id
 
@@ -130,9 +130,6 @@ def long_columns(
 
 def _help(absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
     """Say which columns may be meant by names that are not there."""
-    hint = wide_hint(free)
-    if hint:
-        return f"{hint}; "
     # The closest first, so that Choice is taken for choice, not for choice_id.
     pairs = sorted(
         ((_closeness(name, one), role, one) for role, name in absent for one in free), key=lambda pair: -pair[0]
@@ -142,7 +139,8 @@ def _help(absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
         if closeness >= _CLOSE and role not in meant and one not in meant.values():
             meant[role] = one
     offers = ", ".join(f"{role}={meant[role]!r}" for role, _ in absent if role in meant)
-    return f"did you mean {offers}? " if offers else ""
+    hint = wide_hint(free)
+    return (f"did you mean {offers}? " if offers else "") + (f"{hint}; " if hint else "")
 
 
 def _closeness(one: Any, other: Any) -> float:
@@ -158,7 +156,7 @@ def close_names(name: Any, names: Iterable[Any]) -> list[Any]:
 
 
 def wide_hint(names: Sequence[Any]) -> str:
-    """Say that columns such as price_1, price_2 and price_3 belong to a wide table; nothing if there are none."""
+    """Say that columns such as price_1, price_2 and price_3 look like a wide table; nothing if there are none."""
     endings: dict[str, list[str]] = {}
     for name in names:
         split = re.fullmatch(r"(.+)_(\d{1,3}|[A-Za-z])", str(name))
@@ -170,7 +168,7 @@ def wide_hint(names: Sequence[Any]) -> str:
     alternatives = list(dict.fromkeys(ending for found in several.values() for ending in found))
     shown = [f"{stub}_{ending}" for stub, found in several.items() for ending in found]
     return (
-        f"columns such as {listed(shown[:3])} belong to a wide table: read it with ChoiceData.from_wide, or with "
+        f"columns such as {listed(shown[:3])} look like a wide table; read one with ChoiceData.from_wide, or with "
         f"--wide --alternatives {','.join(alternatives[:12])} --features {','.join(several)}"
     )
 
@@ -179,20 +177,21 @@ def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
     """Return the ids of sets; of several columns, as text such as r1/3."""
     if len(columns) == 1:
         return columns[0]
-    parts, codes = [], np.zeros(len(columns[0]), dtype=np.int64)
-    missing = np.logical_or.reduce([is_missing(column) for column in columns])
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         own, distinct = factorized(column)
-        parts.append(np.array([*(_id_text(value) for value in distinct), ""], dtype=object)[own])
-        codes = pd.factorize(codes * (len(distinct) + 1) + own)[0]
-    text = pd.Series(["/".join(row) for row in zip(*parts, strict=True)], dtype=object, name=columns[0].name)
-    clear = ~missing
-    if text[clear].nunique() != len(np.unique(codes[clear])):
+        codes = pd.factorize(codes * (len(distinct) + 1) + own)[0].astype(np.int64)
+    first, of_row = np.unique(codes, return_index=True, return_inverse=True)[1:]
+    missing = np.logical_or.reduce([is_missing(column) for column in columns])
+    parts = zip(*(column.iloc[first] for column in columns), strict=True)
+    text = [None if missing[i] else "/".join(map(_id_text, row)) for i, row in zip(first, parts, strict=True)]
+    known = [one for one in text if one is not None]
+    if len(set(known)) < len(known):
         raise ChoiceGPError(
             f"the columns {listed(column.name for column in columns)} give different sets the same id, because their "
             "values contain '/': rename these"
         )
-    return text.mask(missing, None)
+    return pd.Series(np.array(text, dtype=object)[of_row], name=columns[-1].name)
 
 
 def _id_text(value: Any) -> str:
@@ -262,3 +261,13 @@ def _without_totals(table: Opened, ids: Sequence[str]) -> Opened:
         if name in rest and pd.api.types.infer_dtype(rest[name], skipna=True) == "string":
             rest[name] = tidy_id(rest[name])
     return table._replace(frame=rest, rows=table.rows[:-1], totals=defect)
+
+
+def with_own_kinds(columns: LongColumns) -> LongColumns:
+    """Take a column ``kind`` that holds nothing but kinds of sets, as ``to_long`` writes it, for what it is."""
+    column = columns.features.get("kind")
+    if column is None or len(columns.features.columns) == 1 or not column.isin(get_args(Kind)).all():
+        return columns
+    note = ReadingNote("column 'kind' says what was asked of each set")
+    rest = columns.features.drop(columns="kind")
+    return columns._replace(kind=column, features=rest, remarks=(*columns.remarks, note))

@@ -27,9 +27,8 @@ def read_flags(
     """Read flags: their values, which are unclear (reported where an object is shown), and a note on their form."""
     missing = is_missing(column)
     codes, distinct = factorized(column)
-    known, blanks_count, form = _meaning(
-        [value for value in distinct if not is_missing([value])[0]], bool(missing.any())
-    )
+    filled = [value for value in distinct if not isinstance(value, str) or value.strip()]
+    known, blanks_count, form = _meaning(filled, bool(missing.any()))
     values = np.array([bool(known.get(_word(value))) for value in distinct] + [False])[codes]
     unclear = np.array([_word(value) not in known for value in distinct] + [True])[codes] | missing
     if blanks_count:
