@@ -11,6 +11,7 @@ import pandas as pd
 FILE = "choices.csv"
 HEADER = "choice_id,alt_id,choice,price,colour\n"
 GOOD = HEADER + "1,pen,1,3,red\n1,ink,0,5,blue\n2,pen,1,3,red\n2,cap,1,4,red\n"
+ONE_CHOSEN = "page,cost_A,cost_B,choice\n1,3,5,A\n2,4,2,B\n"
 WIDE = "page,cost_A,cost_B,choice_A,choice_B\n1,3,5,1,0\n2,4,2,0,1\n"
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00"

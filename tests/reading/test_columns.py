@@ -56,6 +56,18 @@ def test_a_column_that_the_set_id_lacks_is_named(tmp_path):
         ChoiceData.from_long(frame.assign(product=1), set_id="task", **ROLES)
 
 
+def test_people_are_no_feature(tmp_path):
+    frame = pd.read_csv(saved(tmp_path, SURVEY)).assign(task=[1, 1, 2, 2, 3, 3])
+    with pytest.warns(
+        UserWarning, match=r"'respondent' is read as a feature; if it names people, pass respondent='res"
+    ):
+        ChoiceData.from_long(frame, set_id="task", **ROLES)
+    assert ChoiceData.from_long(frame, set_id="task", respondent="respondent", **ROLES).feature_names == (
+        "price",
+        "ram",
+    )
+
+
 def test_sets_of_more_than_twenty_objects_are_worth_a_warning():
     frame = pd.DataFrame({"choice_id": 1, "alt_id": range(21), "choice": 1, "price": range(21)})
     with pytest.warns(UserWarning, match=r"1 of 1 sets show more than 20 objects, the largest 21: if no one saw"):

@@ -116,7 +116,7 @@ def long_columns(
     if not wanted:
         raise ChoiceGPError(f"{source}: there is no feature column; {has}")
     chosen_features = table[wanted]
-    for name in name_list(numbers.columns, "numbers") if len(numbers.columns) else ():
+    for name in number_names(numbers):
         if name not in wanted:
             close = "".join(f"did you mean {one!r}? " for one in close_names(name, wanted))
             raise ChoiceGPError(f"{source}: there is no feature column {name!r} (numbers); {close}{has}")
@@ -225,6 +225,12 @@ def name_list(values: Any, argument: str) -> list[Any]:
     if not names:
         raise ChoiceGPError(f"{argument} is empty; give at least one name")
     return names
+
+
+def number_names(form: NumberForm) -> list[Any]:
+    """Return the names of the columns of numbers, if any."""
+    none = isinstance(form.columns, list | tuple) and not form.columns
+    return [] if none else name_list(form.columns, "numbers")
 
 
 def opened(frame: Any, ids: Sequence[str | None], decimal: str | None = None) -> Opened:

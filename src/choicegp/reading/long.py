@@ -111,6 +111,9 @@ def _remark_on_sets(
                 )
             )
             return
+        findings.remarks.append(
+            UserWarning(f"column {name!r} is read as a feature; if it names people, pass respondent={name!r}")
+        )
     large = sizes > MANY_OBJECTS
     if large.any():
         findings.remarks.append(

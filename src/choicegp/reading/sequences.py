@@ -156,7 +156,7 @@ def read_ratings(
     for name in ("respondents", "set_ids", "by", "kinds"):
         if name in options:
             raise ChoiceGPError(f"ratings have no option {name}: their rows are persons and their columns objects")
-    people: Any = np.arange(len(np.asarray(ratings)))
+    people: Any = None
     if isinstance(ratings, pd.DataFrame):
         people = id_array(ratings.index, len(ratings), "the index of ratings", "persons")
         unique_index(people, "every person needs one row of ratings")
@@ -167,6 +167,7 @@ def read_ratings(
                 raise ChoiceGPError(f"there are ratings of {listed(unknown)}, but no such object in X")
             ratings = ratings.reindex(columns=index)
     table = as_table(ratings, "ratings")
+    people = np.arange(len(table)) if people is None else people
     n_objects = len(X) if isinstance(X, pd.DataFrame) else len(as_table(X))
     if table.shape[1] != n_objects:
         raise ChoiceGPError(f"ratings have {table.shape[1]} columns but there are {n_objects} objects")

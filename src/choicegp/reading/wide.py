@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingNote
-from choicegp.reading.columns import LongColumns, Roles, check_roles, close_names, joined_ids, name_list, opened
+from choicegp.reading.columns import (
+    LongColumns,
+    Roles,
+    check_roles,
+    close_names,
+    joined_ids,
+    name_list,
+    number_names,
+    opened,
+)
 from choicegp.reading.defects import factorized, is_missing
 from choicegp.reading.numbers import NumberForm, read_numbers
 
@@ -58,7 +67,7 @@ def wide_columns(
         set_id = joined_ids([table[name] for role, name in roles.columns() if role == "set_id"])
         _check_one_row_per_set(set_id, rows, source)
     table_features = pd.DataFrame({stub: stacked(stub) for stub in stubs})
-    for stub in name_list(numbers.columns, "numbers") if len(numbers.columns) else ():
+    for stub in number_names(numbers):
         if stub not in stubs:
             raise ChoiceGPError(f"numbers names {stub!r}, which is none of the features {listed(stubs)}")
         table_features[stub] = read_numbers(table_features[stub], numbers.decimal)
