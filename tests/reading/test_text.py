@@ -249,6 +249,14 @@ def test_utf_16_is_read_and_announced(tmp_path):
         assert [str(note).endswith("was read as UTF-16") for note in read.remarks] == [True]
 
 
+def test_words_for_missing_and_truth_with_semicolons(tmp_path):
+    frame = read_file(saved(tmp_path, "id;price;wifi;note\n1;1,5;WAHR;NA\n2;NA;FALSCH;x\n")).frame
+    assert frame["price"].isna().tolist() == [False, True]
+    assert frame["note"].tolist() == ["NA", "x"]
+    frame = read_file(saved(tmp_path, "id;wifi\n1;TRUE\n2;False\n")).frame
+    assert frame["wifi"].tolist() == [True, False]
+
+
 GERMAN = "Aufgabe;Preis;Gewicht;Akku;Farbe\n1;1.549,00;1,4;12;rot\n1;549,50;0,9;8;blau\n2;99;2;;rot\n"
 
 
@@ -281,6 +289,8 @@ def test_thousands_are_read_only_where_they_are_clear(tmp_path):
     assert read_file(clear).frame["price"].tolist() == [1549, 2100]
     with pytest.raises(ChoiceGPError, match="'b' have decimal points, the numbers of column 'a' decimal commas"):
         read_file(saved(tmp_path, "a;b\n1,5;1.5\n"))
+    with pytest.raises(ChoiceGPError, match=r"'price' holds numbers such as '1.549'"):
+        read_file(saved(tmp_path, "id;price\n1;1.549\n2;NA\n"))
     quoted = saved(tmp_path, 'a,b\n"5,5",1\n"3",2\n')
     assert read_file(quoted, decimal=",").frame["a"].tolist() == [5.5, 3.0]
     with pytest.raises(ChoiceGPError, match=r"decimal must be '.' or ','"):

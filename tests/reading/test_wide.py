@@ -151,3 +151,14 @@ def test_none_of_the_alternatives(tmp_path):
 def test_a_wide_set_id_of_several_columns(wide):
     data = ChoiceData.from_wide(wide, set_id=["who", "task"], **WIDE)
     assert data.set_ids.tolist() == ["ann/t1", "ann/t2", "bo/t3"]
+
+
+@pytest.mark.parametrize("last", [["Total", None, 6, 10, 17], [None, None, 6, 10, 17]])
+def test_a_row_of_totals_in_a_wide_table(wide, last):
+    names = ["task", "who", "price_a", "price_b", "price_c"]
+    total = pd.concat([wide, pd.DataFrame([last], columns=names)], ignore_index=True)
+    found = defects_of(ChoiceData.from_wide, total, set_id="task", **WIDE)
+    assert [(d.kind, d.row) for d in found] == [("totals-row", 3)]
+    with pytest.warns(UserWarning, match="1 row outside any set"):
+        data = ChoiceData.from_wide(total, set_id="task", on_error="skip", **WIDE)
+    assert data == ChoiceData.from_wide(wide, set_id="task", **WIDE)

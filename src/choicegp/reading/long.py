@@ -84,10 +84,11 @@ def read_long(
 
 def _rows_without_sets(columns: LongColumns, lost: NDArray[np.int64]) -> list[Defect]:
     """Report the rows without a set; if only the last one has none, it may hold totals."""
-    found = [Defect("missing-id", "the set's id is missing", int(columns.rows[i])) for i in lost]
-    if len(lost) == 1 and lost[0] == len(columns.rows) - 1 > 0:
+    rows = np.unique(columns.rows[lost]).tolist()  # a row of a wide table stands for several objects
+    found = [Defect("missing-id", "the set's id is missing", row) for row in rows]
+    if rows == [columns.rows[-1]] and rows != [columns.rows[0]]:
         problem = "the last row has no set; it seems to hold totals, not an object"
-        found = [Defect("totals-row", problem, found[0].row)]
+        found = [Defect("totals-row", problem, rows[0])]
     return found if columns.totals is None else [*found, columns.totals]
 
 

@@ -12,6 +12,9 @@ from choicegp.errors import ChoiceGPError
 from choicegp.reading.defects import factorized, is_missing
 
 MANY_LEVELS = 20
+MISSING_WORDS = frozenset(
+    ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT", "-nan", "-NaN"]
+)
 _UNIQUE = 0.8  # share of the rows with words of their own from which on a column is nearly unique
 _FEW_ROWS = 10
 
@@ -48,7 +51,9 @@ def read_numbers(column: pd.Series, decimal: str | None) -> pd.Series:
     check_decimal(decimal)
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
-    codes, distinct = factorized(column.mask(is_missing(column)))
+    codes, distinct = factorized(column.mask(is_missing(column) | column.isin(MISSING_WORDS).to_numpy(dtype=bool)))
+    if len(distinct) == 0:
+        raise ChoiceGPError(f"column {column.name!r} is empty")
     parts = {value: _parts(value) for value in distinct if isinstance(value, str)}
     numbers = {value: number for value, (number, _) in parts.items() if number}
     if not numbers:
@@ -112,11 +117,15 @@ def _value(text: str, decimal: str) -> float | None:
 def numbers_in_text(frame: pd.DataFrame, names: Sequence[str], decimal: str | None) -> tuple[pd.DataFrame, str]:
     """Turn the columns of text that hold numbers into numbers, all with one decimal sign, which is returned too."""
     check_decimal(decimal)
+    made = frame.copy()
     cells: dict[str, list[str]] = {}
     for name in names:
-        distinct = [text.translate(_SPACES).strip() for text in frame[name].dropna().unique()]
-        if distinct and possible_signs(distinct):
-            cells[name] = distinct
+        column = frame[name].mask(frame[name].isin(MISSING_WORDS))
+        distinct = [text.translate(_SPACES).strip() for text in column.dropna().unique()]
+        if distinct and {text.casefold() for text in distinct} <= {"true", "false"}:
+            made[name] = frame[name].map(lambda text: text.strip().casefold() == "true", na_action="ignore")
+        elif distinct and possible_signs(distinct):
+            made[name], cells[name] = column, distinct
     signs = {name: possible_signs(distinct) for name, distinct in cells.items()}
     clear = set().union(*(found for found in signs.values() if len(found) == 1))
     if decimal is None and len(clear) == 2:
@@ -126,13 +135,12 @@ def numbers_in_text(frame: pd.DataFrame, names: Sequence[str], decimal: str | No
             "write them in one form"
         )
     known = decimal or next(iter(clear), None)
-    made = frame.copy()
     for name, distinct in cells.items():
         if known is not None and known not in signs[name]:
             continue  # words to this decimal sign: they are reported with the features
         sign = decimal_sign(distinct, known, name)
         known = known or (sign if any("," in text or "." in text for text in distinct) else None)
-        values = frame[name].map(lambda text, sign=sign: _value(text.translate(_SPACES), sign), na_action="ignore")
+        values = made[name].map(lambda text, sign=sign: _value(text.translate(_SPACES), sign), na_action="ignore")
         numbers = pd.to_numeric(values)
         whole = numbers.notna().all() and (numbers % 1 == 0).all() and (numbers.abs() < 2**53).all()
         made[name] = numbers.astype(np.int64) if whole else numbers

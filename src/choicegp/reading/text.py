@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 from choicegp.checks import kind_of, listed
 from choicegp.errors import ChoiceGPError, ReadingNote
 from choicegp.files import replaced_when_complete
+from choicegp.reading.numbers import MISSING_WORDS, numbers_in_text
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 _EXCEL = (".xlsx", ".xlsm")
 _SUFFIXES = (*_SEPARATORS, ".parquet", *_EXCEL)
-_MISSING_WORDS = frozenset(
-    ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT", "-nan", "-NaN"]
-)
 # In bytes. What is longer is no table, and a file without an end must not fill the memory.
 _LONGEST_LINE = 2**24
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -102,8 +100,6 @@ def read_file(path: str | os.PathLike[str], ids: Sequence[str] = (), decimal: st
 
 
 def _with_numbers(file: Path, frame: pd.DataFrame, ids: Sequence[str], decimal: str | None) -> tuple[pd.DataFrame, str]:
-    from choicegp.reading.numbers import numbers_in_text
-
     try:
         return numbers_in_text(frame, [str(name) for name in frame.columns if name not in ids], decimal)
     except ChoiceGPError as error:
@@ -227,11 +223,11 @@ def _read_text(file: Path, text: str, separator: str, ids: Sequence[str], as_tex
         )
     except (pd.errors.ParserError, ValueError, OverflowError) as error:
         raise ChoiceGPError(f"{file} cannot be read as a table: {str(error).splitlines()[0]}") from error
-    return _tidied(file, frame, ids)
+    return _tidied(file, frame, ids, as_text)
 
 
-def _tidied(file: Path, frame: pd.DataFrame, ids: Sequence[str]) -> FileTable:
-    """Leave out empty rows, and turn columns of numbers and ids into what they are."""
+def _tidied(file: Path, frame: pd.DataFrame, ids: Sequence[str], as_text: bool = False) -> FileTable:
+    """Leave out empty rows, and turn columns of ids and (unless they stay text) of numbers into what they are."""
     rows = np.arange(len(frame)) + 2
     filled = np.flatnonzero(np.asarray(frame.notna()).any(axis=1))
     if len(filled) < len(frame):
@@ -240,7 +236,7 @@ def _tidied(file: Path, frame: pd.DataFrame, ids: Sequence[str]) -> FileTable:
         raise ChoiceGPError(f"{file} has a header but no rows")
     for name in frame.columns:
         column = frame[name]
-        tidy = tidy_id(column) if name in ids else _tidy(column)
+        tidy = tidy_id(column) if name in ids else column if as_text else _tidy(column)
         if tidy is not column:  # setting thousands of columns takes long
             frame[name] = tidy
     return FileTable(frame, rows)
@@ -323,7 +319,7 @@ def _tidy(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
     distinct = pd.Index(column.dropna().unique())
-    words = distinct[[isinstance(value, str) and value.strip() in _MISSING_WORDS for value in distinct]]
+    words = distinct[[isinstance(value, str) and value.strip() in MISSING_WORDS for value in distinct]]
     if len(words) == 0:
         return column
     rest = pd.to_numeric(pd.Series(distinct.difference(words, sort=False)), errors="coerce")
