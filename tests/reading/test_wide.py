@@ -146,6 +146,16 @@ def test_none_of_the_alternatives(tmp_path):
     found = defects_of(ChoiceData.from_wide, frame.assign(choice=["car", "tram", None]), **options)
     assert [(d.kind, d.row) for d in found] == [("unknown-alternative", 1), ("unknown-alternative", 2)]
     assert "the chosen alternative is missing; the alternatives are 'bus'" in found[1].problem
+    with pytest.warns(UserWarning, match="2 of 3 sets were left out|holds the names"):
+        data = ChoiceData.from_wide(frame.assign(choice=["car", "tram", None]), on_error="skip", **options)
+    assert data.set_ids.tolist() == [1]
+
+
+def test_capital_letters_may_distinguish_alternatives():
+    frame = pd.DataFrame({"price_a": [1, 2], "price_A": [3, 4], "choice": ["a", "A"]})
+    with pytest.warns(ReadingNote):
+        data = ChoiceData.from_wide(frame, alternatives=["a", "A"], features=["price"])
+    assert [data.object_ids[rows].tolist() for rows in data.chosen] == [["a"], ["A"]]
 
 
 def test_a_wide_set_id_of_several_columns(wide):

@@ -48,7 +48,8 @@ class LongColumns(NamedTuple):
     """The columns of a long table by their role, and how its rows are named.
 
     ``absent`` marks alternatives that a wide table lists but leaves empty: they were not shown. ``one_chosen`` says
-    that a wide table names the one chosen alternative of each set.
+    that a wide table names the one chosen alternative of each set, and ``found`` lists defects of such names: their
+    kind, the problem, and the place of the set's first row here.
     """
 
     rows: NDArray[np.int64]
@@ -63,6 +64,7 @@ class LongColumns(NamedTuple):
     kind: pd.Series | None = None
     absent: NDArray[np.bool_] | None = None
     one_chosen: bool = False
+    found: tuple[tuple[str, str, int], ...] = ()
     remarks: tuple[Warning, ...] = ()
     totals: Defect | None = None
 

@@ -41,7 +41,7 @@ ADVICE = {
 }
 
 # After one of these it is not clear whether anything was chosen: reporting that too would mislead.
-CHOICE_UNCLEAR = ("chosen-not-shown", "unknown-object", "wrong-flag", "missing-id", "empty-set")
+CHOICE_UNCLEAR = ("chosen-not-shown", "unknown-object", "wrong-flag", "missing-id", "empty-set", "unknown-alternative")
 
 
 class Draft(NamedTuple):

@@ -54,6 +54,8 @@ def read_long(
         objects = None if labels is None else labels[places]
         findings.in_sets(kind, problem, of_set[places], objects, columns.rows[places])
 
+    for kind, problem, place in columns.found:
+        findings.in_sets(kind, problem, of_set[[place]], rows=columns.rows[[place]])
     shown = _shown(columns, of_set >= 0, report, findings)
     marks = chosen = None
     if columns.chosen is not None and rules.question in MARKED:

@@ -66,14 +66,10 @@ def wide_columns(
     if roles.set_id is not None:
         set_id = joined_ids([table[name] for role, name in roles.columns() if role == "set_id"])
         _check_one_row_per_set(set_id, rows, source)
-    table_features = pd.DataFrame({stub: stacked(stub) for stub in stubs})
-    for stub in number_names(numbers):
-        if stub not in stubs:
-            raise ChoiceGPError(f"numbers names {stub!r}, which is none of the features {listed(stubs)}")
-        table_features[stub] = read_numbers(table_features[stub], numbers.decimal)
-    chosen = None
+    table_features = _with_numbers(pd.DataFrame({stub: stacked(stub) for stub in stubs}), numbers)
+    chosen, found = None, list[tuple[str, str, int]]()
     if one_chosen:
-        chosen, note = _named_choices(table[roles.chosen], names, rows, source)
+        chosen, note, found = _named_choices(table[roles.chosen], names, source)
         remarks = (*remarks, note)
     elif roles.chosen is not None:
         chosen = stacked(roles.chosen)
@@ -92,49 +88,55 @@ def wide_columns(
         features=table_features,
         absent=np.logical_and.reduce([is_missing(table_features[stub]) for stub in stubs]),
         one_chosen=one_chosen,
+        found=tuple(found),
         remarks=remarks,
         totals=totals,
     )
 
 
+def _with_numbers(features: pd.DataFrame, numbers: NumberForm) -> pd.DataFrame:
+    for stub in number_names(numbers):
+        if stub not in features:
+            raise ChoiceGPError(f"numbers names {stub!r}, which is none of the features {listed(features.columns)}")
+        features[stub] = read_numbers(features[stub], numbers.decimal)
+    return features
+
+
 def _named_choices(
-    column: pd.Series, names: list[Any], rows: NDArray[np.int64], source: str
-) -> tuple[pd.Series, ReadingNote]:
-    """Turn a column that names the chosen alternative of each set into flags, row by row."""
+    column: pd.Series, names: list[Any], source: str
+) -> tuple[pd.Series, ReadingNote, list[tuple[str, str, int]]]:
+    """Turn a column that names the chosen alternative of each set into flags, row by row; list its defects."""
     codes, distinct = factorized(column.mask(is_missing(column)))
-    words = [_word(value) for value in distinct]
-    by_name = {_word(name): j for j, name in enumerate(names)}
-    by_position = {str(j + 1): j for j in range(len(names))} | {"0": -1}
+    # Capital letters do not matter, unless they distinguish alternatives.
+    fold = len({_word(name, True) for name in names}) == len(names)
+    words = [_word(value, fold) for value in distinct]
     nothing = dict.fromkeys(("none", "none of these", "neither", "nothing"), -1)
-    known, how = by_name | nothing, "names"
-    if not all(word in known for word in words) and all(word in by_position | nothing for word in words):
-        known, how = by_position | nothing, "positions, from 1,"
+    known, how = nothing | {_word(name, fold): j for j, name in enumerate(names)}, "names"
+    by_position = nothing | {"0": -1} | {str(j + 1): j for j in range(len(names))}
+    if not all(word in known for word in words) and all(word in by_position for word in words):
+        known, how = by_position, "positions, from 1,"
         if "0" in words and str(len(names)) not in words:
             raise ChoiceGPError(
                 f"{source}: column {column.name!r} holds 0 but never {len(names)}: it may number the alternatives from "
                 "0, or 0 may mean none of them; write their names instead"
             )
-    wrong = np.append([word not in known for word in words], True)[codes]
-    if wrong.any():
-        said = ["is missing" if codes[i] < 0 else f"is {plain(column.iloc[i])!r}" for i in np.flatnonzero(wrong)]
-        defects = [
-            Defect(
-                "unknown-alternative", f"the chosen alternative {text}; the alternatives are {listed(names)}", int(i)
-            )
-            for i, text in zip(rows[wrong], said, strict=True)
-        ]
-        raise ChoiceDataError(defects, source)
-    chosen = np.array([known[word] for word in words])[codes][:, None] == np.arange(len(names))
+    wrong = np.flatnonzero(np.array([*(word not in known for word in words), True])[codes])
+    said = ["is missing" if codes[i] < 0 else f"is {plain(column.iloc[i])!r}" for i in wrong]
+    problems = [f"the chosen alternative {text}; the alternatives are {listed(names)}" for text in said]
+    chosen = np.array([*(known.get(word, -1) for word in words), -1])[codes][:, None] == np.arange(len(names))
     note = (
         f"column {column.name!r} holds the {how} of one alternative per set, the best one unless you pass kind='keep'"
     )
-    return pd.Series(chosen.ravel(), name=column.name), ReadingNote(note)
+    places = (wrong * len(names)).tolist()
+    found = [("unknown-alternative", problem, place) for problem, place in zip(problems, places, strict=True)]
+    return pd.Series(chosen.ravel(), name=column.name), ReadingNote(note), found
 
 
-def _word(value: Any) -> str:
+def _word(value: Any, fold: bool) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return str(plain(value)).strip().casefold()
+    text = str(plain(value)).strip()
+    return text.casefold() if fold else text
 
 
 def _stacked(columns: list[pd.Series]) -> pd.Series:
