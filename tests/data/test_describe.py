@@ -96,3 +96,10 @@ def test_empty_answers_and_kinds_are_counted():
     plain = describe(ChoiceData.from_sets(X, [[0, 1]], [[0]]))
     assert (plain.n_empty, plain.kinds) == (0, {"keep": 1})
     assert describe(ChoiceData.from_sets(X, [[0, 1]])).n_empty is None
+
+
+def test_answers_to_different_questions_are_no_contradictions():
+    X = np.arange(3.0)[:, None]
+    data = ChoiceData.from_sets(X, [[0, 1, 2]] * 4, [[0], [2], [0], [1]], kinds=["best", "worst", "best", "best"])
+    found = describe(data)
+    assert (found.n_repeats, found.n_contradictions) == (1, 1)

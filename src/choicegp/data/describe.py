@@ -178,7 +178,8 @@ def _repeats(data: "ChoiceData") -> tuple[int | None, int | None]:
     starts = data.offsets[:-1]
     shown = np.add.reduceat(marks, starts, axis=0)
     chosen = np.add.reduceat(marks * data.flat_chosen[:, None].astype(np.uint64), starts, axis=0)
-    prints = pd.DataFrame(np.column_stack([shown, chosen]))
-    n_shown = len(prints[[0, 1]].drop_duplicates())
+    kinds = np.zeros(len(data)) if data.kinds is None else pd.factorize(data.kinds)[0]
+    prints = pd.DataFrame(np.column_stack([shown, chosen])).assign(kind=kinds)
+    n_shown = len(prints[[0, 1, "kind"]].drop_duplicates())
     n_answers = len(prints.drop_duplicates())
     return len(data) - n_answers, n_answers - n_shown
