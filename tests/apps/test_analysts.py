@@ -112,7 +112,7 @@ def test_a_wide_table_with_one_column_of_choices(tmp_path, monkeypatch, run):
 def test_options_for_single_files_are_refused_for_folders(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "choices").mkdir()
-    for options in (("--number", "price"), ("--decimal", ","), ("--at-most", "2")):
+    for options in (("--number", "price"), ("--decimal", ",")):
         code, _, err = run("fit", "choices", "-o", "model.cgp", *options)
         assert code == 2
         assert f"choices is a folder: {options[0]} is for single files" in err

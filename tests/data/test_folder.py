@@ -240,6 +240,14 @@ class TestAnswersAsPeopleGiveThem:
         assert choices.read(0).kinds.tolist() == ["best"] * 12
         assert choices.sample.set_ids.tolist()[:2] == ["r0/1:1", "r0/1:2"]
 
+    def test_a_limit_of_ticks(self, folder):
+        for name, frame in zip("ab", [survey(0, 3), survey(3, 2)], strict=True):
+            frame.assign(choice=[1, 1, 0] * (len(frame) // 3)).to_parquet(folder / f"{name}.parquet")
+        with pytest.warns(UserWarning, match=r"of 6 sets have the 2 ticks|of 4 sets have the 2 ticks"):
+            choices = ChoiceFolder(folder, at_most=2, **ROLES)
+        assert choices.sizes.tolist() == [2] * 10
+        assert choices.read(1).flat_chosen.all()
+
     def test_missing_features(self, folder):
         frame = survey(3, 2).assign(choice=1)
         frame.loc[0, "price"] = np.nan

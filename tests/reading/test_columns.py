@@ -73,6 +73,8 @@ def test_sets_of_more_than_twenty_objects_are_worth_a_warning():
     with pytest.warns(UserWarning, match=r"1 of 1 sets show more than 20 objects, the largest 21: if no one saw"):
         ChoiceData.from_long(frame)
     assert len(ChoiceData.from_long(frame[:20]).flat_shown) == 20
+    with pytest.warns(UserWarning, match="the set id lacks a column such as the respondent$"):
+        ChoiceData.from_long(frame.assign(task=1), set_id=["choice_id", "task"])
 
 
 def test_close_names_are_offered(tmp_path):

@@ -38,7 +38,7 @@ class ChoiceFolder:
     path : str or path
         All its ``.parquet`` files are read, in the order of their names. They have the same columns, and all rows of a
         set are in one file.
-    set_id, object_id, chosen, features, respondent, weight, available, kind, encoding, empty, missing
+    set_id, object_id, chosen, features, respondent, weight, available, kind, encoding, empty, missing, at_most
         As in :meth:`ChoiceData.from_long`; ``missing`` is "error" or "skip".
 
     Attributes
@@ -94,10 +94,11 @@ class ChoiceFolder:
         encoding: FeatureEncoding | None = None,
         empty: Empty = "error",
         missing: Missing = "error",
+        at_most: int | None = None,
     ) -> None:
         question, column = question_of(kind)
         roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
-        rules = Rules(empty=empty, missing=missing, question=question).checked()
+        rules = Rules("raise", empty, missing, question, at_most).checked()
         if missing == "level" and encoding is None:
             raise ChoiceGPError(
                 "missing='level' needs the mean over all files, which a folder does not take: fill in the missing "

@@ -193,7 +193,7 @@ def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
             f"the columns {listed(column.name for column in columns)} give different sets the same id, because their "
             "values contain '/': rename these"
         )
-    return pd.Series(np.array(text, dtype=object)[of_row], name=columns[-1].name)
+    return pd.Series(np.array(text, dtype=object)[of_row])
 
 
 def _id_text(value: Any) -> str:

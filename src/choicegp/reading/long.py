@@ -110,20 +110,20 @@ def _remark_on_sets(
             findings.remarks.append(
                 UserWarning(
                     f"one set id serves several values of {name!r}, which is read as a feature: if it names people, "
-                    f"the set id lacks a column; pass set_id={[name, set_id]!r}"
+                    "the set id lacks a column" + ("" if set_id is None else f"; pass set_id={[name, set_id]!r}")
                 )
             )
             return
         findings.remarks.append(
             UserWarning(f"column {name!r} is read as a feature; if it names people, pass respondent={name!r}")
         )
-    large = sizes > MANY_OBJECTS
+    large = (sizes > MANY_OBJECTS) & (columns.absent is None)  # a wide table lists what is shown at once
     if large.any():
         findings.remarks.append(
             UserWarning(
                 f"{large.sum()} of {len(sizes)} sets show more than {MANY_OBJECTS} objects, the largest "
-                f"{sizes.max()}: if no one saw as many at once, the set id lacks a column such as the respondent; pass "
-                f"set_id={['respondent', set_id]!r}"
+                f"{sizes.max()}: if no one saw as many at once, the set id lacks a column such as the respondent"
+                + ("" if set_id is None else f"; pass set_id={['respondent', set_id]!r}")
             )
         )
     hint = wide_hint(list(columns.features.columns)) if sizes.max() == 1 and columns.absent is None else ""
