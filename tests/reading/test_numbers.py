@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceDataError, ChoiceGPError
@@ -114,3 +116,27 @@ def test_wide_tables_have_such_numbers_too():
     assert data.X[:, 0].tolist() == [5.0, 7.0, 6.5, 1.0]
     with pytest.raises(ChoiceGPError, match="numbers names 'cost', which is none of the features"):
         ChoiceData.from_wide(frame, alternatives=["a", "b"], features=["price"], numbers=["cost"])
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=5),
+    st.sampled_from([(",", "."), (".", ","), (" ", ","), ("'", ".")]),
+    st.sampled_from(["", "EUR {}", "{} kg", "$ {}", "{} €"]),
+)
+def test_numbers_of_two_decimals_come_back(cents, signs, form):
+    thousands, decimal = signs
+    plain = [f"{cent / 100:,.2f}" for cent in cents]
+    written = [text.translate(str.maketrans({",": thousands, ".": decimal})) for text in plain]
+    cells = [form.format(text) if form else text for text in written]
+    assert read(*cells) == [cent / 100 for cent in cents]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(max_size=12))
+def test_any_text_is_a_number_or_stays(text):
+    try:
+        found = read(text, "5 kg")
+    except ChoiceGPError:
+        return
+    assert found[1] == 5.0

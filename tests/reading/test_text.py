@@ -249,6 +249,16 @@ def test_utf_16_is_read_and_announced(tmp_path):
         assert [str(note).endswith("was read as UTF-16") for note in read.remarks] == [True]
 
 
+def test_what_only_looks_like_a_number_stays_a_word(tmp_path):
+    frame = read_file(
+        saved(tmp_path, "id;share;fuel;day;size\n1;0.123;e5;01.02.2024;.5\n2;0.456;E10;02.02.2024;5.\n")
+    ).frame
+    assert frame["share"].tolist() == [0.123, 0.456]
+    assert frame["fuel"].tolist() == ["e5", "E10"]
+    assert frame["day"].tolist() == ["01.02.2024", "02.02.2024"]
+    assert frame["size"].tolist() == [0.5, 5.0]
+
+
 def test_words_for_missing_and_truth_with_semicolons(tmp_path):
     frame = read_file(saved(tmp_path, "id;price;wifi;note\n1;1,5;WAHR;NA\n2;NA;FALSCH;x\n")).frame
     assert frame["price"].isna().tolist() == [False, True]

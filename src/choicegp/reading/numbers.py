@@ -27,10 +27,10 @@ _MEASURED = re.compile(
 )
 _SAME = {"€": "eur", "$": "usd", "us$": "usd", "£": "gbp", "euro": "eur", "euros": "eur", "¥": "jpy", "₹": "inr"}
 _GROUPED = {  # by decimal sign
-    ".": re.compile(r"\d{1,3}(?:([,' ])\d{3})(?:\1\d{3})*(?:\.\d+)?"),
-    ",": re.compile(r"\d{1,3}(?:([.' ])\d{3})(?:\1\d{3})*(?:,\d+)?"),
+    ".": re.compile(r"[1-9]\d{0,2}(?:([,' ])\d{3})(?:\1\d{3})*(?:\.\d+)?"),
+    ",": re.compile(r"[1-9]\d{0,2}(?:([.' ])\d{3})(?:\1\d{3})*(?:,\d+)?"),
 }
-_PLAIN = {sign: re.compile(rf"\d*(?:[{sign}]\d+)?(?:[eE][+-]?\d+)?") for sign in ".,"}
+_PLAIN = {sign: re.compile(rf"(?:\d+[{sign}]?\d*|[{sign}]\d+)(?:[eE][+-]?\d+)?") for sign in ".,"}
 
 
 class NumberForm(NamedTuple):
