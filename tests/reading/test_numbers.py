@@ -84,6 +84,8 @@ def test_a_warning_offers_to_read_numbers(tmp_path):
     assert data.X[:, 0].tolist() == [549.0, 1549.0, 499.0, 399.0]
     with pytest.raises(ChoiceGPError, match=r"no feature column 'prise' \(numbers\); did you mean 'price'"):
         ChoiceData.from_long(path, numbers=["prise"])
+    with pytest.raises(ChoiceDataError, match=r"4 x not-a-number: .* pass numbers=\['price'\]"):
+        ChoiceData.from_long(path, numbers=["screen"], features=["price", "screen"], encoding=data.encoding)
     path.write_text(LAPTOPS.replace("EUR 399", "ask us"))
     with pytest.raises(ChoiceDataError, match=r"row 5: feature 'price' must be a number.*not 'ask us'"):
         ChoiceData.from_long(path, numbers=["price", "screen"])

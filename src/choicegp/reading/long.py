@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
 from choicegp.checks import id_array, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
@@ -181,6 +182,9 @@ def _objects(
     except ChoiceDataError as error:
         raise ChoiceDataError(error.defects, columns.source, ADVICE) from error
     X, defects = encoding.inspect(shown, places=places)
+    named = {str(name): column for name, column in shown.items()}
+    words = [c.name for c in encoding.columns if c.kind == "numeric" and not is_numeric_dtype(named[c.name].dtype)]
+    findings.advice["not-a-number"] = ADVICE["not-a-number"].replace("['COLUMN']", repr(words))
     good = np.ones(len(entries), dtype=bool)
     for position, defect in defects:
         good[position] = False
