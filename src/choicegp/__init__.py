@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.data.preferences import Preferences, preferences
-    from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ExtrapolationWarning
+    from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ExtrapolationWarning, ReadingNote
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.estimators.embedding_search import EmbeddingSearch, search_embedding
@@ -41,7 +41,7 @@ _PLACES = {
     "data.choices": "ChoiceData",
     "data.folder": "ChoiceFolder",
     "data.preferences": "Preferences preferences",
-    "errors": "ChoiceDataError ChoiceGPError Defect ExtrapolationWarning",
+    "errors": "ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote",
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
     "estimators.embedding_search": "EmbeddingSearch search_embedding",
@@ -85,6 +85,7 @@ __all__ = [
     "PreferenceGP",
     "Preferences",
     "PsisDiagnostics",
+    "ReadingNote",
     "SelectionResult",
     "Sparse",
     "Utilities",

@@ -1,6 +1,7 @@
 """What can go wrong for a user."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -10,6 +11,10 @@ class ChoiceGPError(ValueError):
 
 class ExtrapolationWarning(UserWarning):
     """Predictions are made for objects with features outside the range of the objects shown in training."""
+
+
+class ReadingNote(UserWarning):
+    """A table was read in the only way that makes sense of it: the note says how."""
 
 
 class Defect(NamedTuple):
@@ -44,28 +49,42 @@ class Defect(NamedTuple):
 class ChoiceDataError(ChoiceGPError):
     """Data that cannot be used as they are; ``defects`` holds everything that was found.
 
+    The message counts the defects of each kind, with what helps, before it lists them.
+
     Parameters
     ----------
     defects : sequence of Defect
     source : str, optional
         The file the data came from.
+    advice : mapping of str to str, optional
+        What helps against each kind of defect.
     """
 
     listed = 20
 
-    def __init__(self, defects: Sequence[Defect], source: str | None = None) -> None:
+    def __init__(
+        self, defects: Sequence[Defect], source: str | None = None, advice: Mapping[str, str] | None = None
+    ) -> None:
         self.defects = tuple(defects)
         self.source = source
-        lines = [str(defect) for defect in self.defects[: self.listed]]
-        if len(self.defects) > self.listed:
-            lines.append(f"... and {len(self.defects) - self.listed} more")
+        self.advice = dict(advice or {})
         name = f"{source}: " if source else ""
         if len(self.defects) == 1:
-            message = name + lines[0]
-        else:
-            message = f"{name}{len(self.defects)} defects\n" + "\n".join("  " + line for line in lines)
-        super().__init__(message)
+            super().__init__(name + "; ".join(filter(None, (str(defects[0]), self.advice.get(defects[0].kind)))))
+            return
+        counts = Counter(defect.kind for defect in self.defects)
+        lines = [self._counted(kind, n) for kind, n in counts.most_common()]
+        if len(counts) == 1 and not self.advice.keys() & counts.keys():
+            lines = []  # the count of all says it
+        n_listed = max(self.listed - len(lines), 1)
+        lines += [str(defect) for defect in self.defects[:n_listed]]
+        if len(self.defects) > n_listed:
+            lines.append(f"... and {len(self.defects) - n_listed} more")
+        super().__init__(f"{name}{len(self.defects)} defects\n" + "\n".join("  " + line for line in lines))
+
+    def _counted(self, kind: str, n: int) -> str:
+        return f"{n} x {kind}" + (f": {self.advice[kind]}" if kind in self.advice else "")
 
     def __reduce__(self) -> tuple:
         # Exceptions are rebuilt from `args` (here the message); joblib sends them between processes.
-        return (type(self), (self.defects, self.source))
+        return (type(self), (self.defects, self.source, self.advice))

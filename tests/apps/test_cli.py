@@ -103,8 +103,12 @@ class TestDescribe:
         assert (code, out) == (2, "")
         first, *rest = err.splitlines()
         assert first == "error: choices.csv (the header is row 1): 2 defects"
-        assert rest[0].startswith("  row 3, set 1, object 'ink': ")
-        assert rest[1].startswith("  row 5, set 2, object 'cap': ")
+        assert rest[0].startswith(
+            "  1 x wrong-flag: flags are 0/1, true/false, yes/no, or one mark (x, 1, ✓) and blanks"
+        )
+        assert rest[1].startswith("  1 x missing-feature: to leave such sets out, pass --missing skip; ")
+        assert rest[2].startswith("  row 3, set 1, object 'ink': ")
+        assert rest[3].startswith("  row 5, set 2, object 'cap': ")
 
     def test_skipping_says_what_was_left_out(self, table, tmp_path, run):
         (tmp_path / table).write_text(TABLE + "3,pen,0,3\n3,ink,0,5\n")

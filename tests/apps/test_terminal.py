@@ -117,3 +117,20 @@ def test_long_lines_lose_their_middle():
     assert long.startswith("aaaa")
     assert " ... " in long
     assert long.endswith(" end")
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("pass empty='none'; or on_error='skip'", "pass --empty none; or --on-error skip"),
+        ("pass numbers=['price', 'list price']", "pass --number 'price,list price'"),
+        ("pass features=['width, cm', 'price']", "pass --features '\"width, cm\",price'"),
+        ("did you mean chosen='Was it?'", "did you mean --chosen 'Was it?'"),
+        ("at_most=1 asks", "--at-most 1 asks"),
+        ("pass chosen=None (--no-choices)", "pass chosen=None (--no-choices)"),
+        ("for instance to_long(chosen='kept')", "for instance to_long(chosen='kept')"),
+        ("by='id' for ids", "by='id' for ids"),
+    ],
+)
+def test_arguments_are_shown_as_options(message, shown):
+    assert terminal.in_shell(message) == shown

@@ -83,3 +83,23 @@ def test_counts_equal_naive_ones(seed):
     found = describe(data)
     counts = (found.n_repeats, found.n_contradictions, found.n_components, found.largest_component)
     assert counts == naive_counts(data)
+
+
+def test_empty_answers_and_kinds_are_counted():
+    X = np.arange(3.0)[:, None]
+    data = ChoiceData.from_sets(
+        X, [[0, 1], [1, 2], [0, 2]], [[], [1], []], kinds=["keep", "best", "keep"], empty="none"
+    )
+    found = describe(data)
+    assert (found.n_empty, found.kinds) == (2, {"keep": 2, "best": 1})
+    assert str(found).splitlines()[3:5] == ["Nothing was chosen from 2 sets.", "Kinds of sets: 2 keep, 1 best."]
+    plain = describe(ChoiceData.from_sets(X, [[0, 1]], [[0]]))
+    assert (plain.n_empty, plain.kinds) == (0, {"keep": 1})
+    assert describe(ChoiceData.from_sets(X, [[0, 1]])).n_empty is None
+
+
+def test_answers_to_different_questions_are_no_contradictions():
+    X = np.arange(3.0)[:, None]
+    data = ChoiceData.from_sets(X, [[0, 1, 2]] * 4, [[0], [2], [0], [1]], kinds=["best", "worst", "best", "best"])
+    found = describe(data)
+    assert (found.n_repeats, found.n_contradictions) == (1, 1)

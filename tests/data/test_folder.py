@@ -193,3 +193,70 @@ class TestErrors:
         tables[0].to_parquet(folder / "part-1.parquet", index=False)
         with pytest.raises(ChoiceGPError, match=r"part-1\.parquet has changed since the folder was opened"):
             choices.read(1)
+
+
+def survey(start: int, n: int) -> pd.DataFrame:
+    """Return sets of three objects, of which every other set is left empty; ids are those of person and task."""
+    rows = [
+        (f"r{k}", task, f"o{j}", int(k % 2 == 0 and j == 0), 10.0 * k + 3 * task + j)
+        for k in range(start, start + n)
+        for task in (1, 2)
+        for j in range(3)
+    ]
+    return pd.DataFrame(rows, columns=["who", "task", "alt_id", "choice", "price"])
+
+
+ROLES = {"set_id": ["who", "task"]}
+
+
+class TestAnswersAsPeopleGiveThem:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        survey(0, 3).to_parquet(tmp_path / "a.parquet")
+        survey(3, 2).to_parquet(tmp_path / "b.parquet")
+        return tmp_path
+
+    def test_empty_answers_are_kept_or_skipped(self, folder):
+        with pytest.raises(ChoiceDataError, match="2 x nothing-chosen: where keeping nothing is an answer, pass empty"):
+            ChoiceFolder(folder, **ROLES)
+        kept = ChoiceFolder(folder, empty="none", **ROLES)
+        whole = ChoiceData.from_long(pd.concat([survey(0, 3), survey(3, 2)]), empty="none", **ROLES)
+        assert kept.sample == whole
+        assert kept.read(1).set_ids.tolist() == ["r3/1", "r3/2", "r4/1", "r4/2"]
+        with pytest.warns(UserWarning, match="were left out") as caught:
+            skipped = ChoiceFolder(folder, empty="skip", **ROLES)
+        said = "2 of {} sets were left out (2 defects) (in 1 file of 2)"
+        assert [str(warning.message) for warning in caught] == [said.format(6), said.format(4)]
+        assert (len(kept), len(skipped)) == (10, 6)
+        assert skipped.read(1).set_ids.tolist() == ["r4/1", "r4/2"]
+        assert set(skipped.sample.set_ids) == {"r0/1", "r0/2", "r2/1", "r2/2", "r4/1", "r4/2"}
+
+    def test_other_questions(self, folder):
+        ranked = [survey(0, 3), survey(3, 2)]
+        for name, frame in zip("ab", ranked, strict=True):
+            frame.assign(choice=[1, 3, 2] * (len(frame) // 3)).to_parquet(folder / f"{name}.parquet")
+        choices = ChoiceFolder(folder, kind="ranking", **ROLES)
+        assert len(choices) == 20
+        assert choices.read(0).kinds.tolist() == ["best"] * 12
+        assert choices.sample.set_ids.tolist()[:2] == ["r0/1:1", "r0/1:2"]
+
+    def test_a_limit_of_ticks(self, folder):
+        for name, frame in zip("ab", [survey(0, 3), survey(3, 2)], strict=True):
+            frame.assign(choice=[1, 1, 0] * (len(frame) // 3)).to_parquet(folder / f"{name}.parquet")
+        with pytest.warns(UserWarning, match=r"of 6 sets have the 2 ticks|of 4 sets have the 2 ticks"):
+            choices = ChoiceFolder(folder, at_most=2, **ROLES)
+        assert choices.sizes.tolist() == [2] * 10
+        assert choices.read(1).flat_chosen.all()
+
+    def test_missing_features(self, folder):
+        frame = survey(3, 2).assign(choice=1)
+        frame.loc[0, "price"] = np.nan
+        frame.to_parquet(folder / "b.parquet")
+        survey(0, 3).assign(choice=1).to_parquet(folder / "a.parquet")
+        with pytest.warns(UserWarning, match=r"1 of 4 sets were left out"):
+            assert len(ChoiceFolder(folder, missing="skip", **ROLES)) == 9
+        with pytest.raises(ChoiceGPError, match="missing='level' needs the mean over all files"):
+            ChoiceFolder(folder, missing="level", **ROLES)
+        whole = pd.concat([survey(0, 3).assign(choice=1), frame])
+        known = ChoiceData.from_long(whole, missing="level", **ROLES)
+        assert ChoiceFolder(folder, encoding=known.encoding, **ROLES).sample == known

@@ -75,3 +75,9 @@ def test_bad_data(data):
         preferences(ChoiceData.from_sets(X, [[0, 1]]))
     with pytest.raises(ChoiceGPError, match="a ChoiceData is needed; got list"):
         preferences([[0, 1]])
+
+
+def test_the_worst_object_is_below_the_others_and_no_answer_says_nothing():
+    kinds = ["best", "worst", "keep"]
+    data = ChoiceData.from_sets(X, [[0, 1, 2], [1, 2, 3], [0, 3]], [[1], [2], []], kinds=kinds, empty="none")
+    assert told(preferences(data)) == [(1, 0, 1.0), (1, 2, 1.0), (1, 2, 1.0), (3, 2, 1.0)]

@@ -277,3 +277,14 @@ class TestPosteriorAverages:
 def test_a_model_must_be_fitted():
     with pytest.raises(ChoiceGPError, match="not fitted yet"):
         model_effects(object())
+
+
+def test_the_effect_of_a_number_that_may_be_missing(rng):
+    encoding = FeatureEncoding((FeatureColumn("price", "numeric", fill=0.5), FeatureColumn("size", "numeric")))
+    X = np.column_stack([rng.normal(size=30), np.zeros(30), rng.normal(size=30)])
+    X[:5, :2] = 0.5, 1.0
+    effects = feature_effects(linear([[2.0, 7.0, 0.0]], np.full((1, 3), 1e-4)), X, encoding)
+    assert effects.names == ("price", "size")
+    price = effects.features[0]
+    slope = np.diff(price.mean[:, 0]) / np.diff(price.grid)
+    np.testing.assert_allclose(slope, 2.0)

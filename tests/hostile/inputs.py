@@ -1,6 +1,7 @@
 """Making hostile inputs: tables with one thing wrong, and files that are no tables at all."""
 
 import gzip
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pandas as pd
 FILE = "choices.csv"
 HEADER = "choice_id,alt_id,choice,price,colour\n"
 GOOD = HEADER + "1,pen,1,3,red\n1,ink,0,5,blue\n2,pen,1,3,red\n2,cap,1,4,red\n"
+ONE_CHOSEN = "page,cost_A,cost_B,choice\n1,3,5,A\n2,4,2,B\n"
 WIDE = "page,cost_A,cost_B,choice_A,choice_B\n1,3,5,1,0\n2,4,2,0,1\n"
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00"
@@ -44,6 +46,34 @@ def frame(**columns: object) -> pd.DataFrame:
 def parquet(table: pd.DataFrame) -> Callable[[Path], None]:
     """Return a maker of a Parquet file."""
     return lambda folder: table.to_parquet(folder / "choices.parquet")
+
+
+def excel(table: pd.DataFrame) -> Callable[[Path], None]:
+    """Return a maker of an Excel file."""
+    return lambda folder: table.to_excel(folder / "choices.xlsx", index=False)
+
+
+def damaged_excel(folder: Path) -> None:
+    """Write an Excel file whose sheet is no XML."""
+    path = folder / "choices.xlsx"
+    frame().to_excel(path, index=False)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, b"<worksheet><sheetData><row" if "sheet1" in name else content)
+
+
+def zip_without_sheets(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "choices.xlsx", "w") as archive:
+        archive.writestr(FILE, GOOD)
+
+
+def excel_bomb(folder: Path) -> None:
+    """Write an archive of which a part says that it becomes a billion bytes when it is unpacked."""
+    with zipfile.ZipFile(folder / "choices.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", bytes(1_000_000))
+        archive.infolist()[0].file_size = 1_000_000_000
 
 
 def truncated_parquet(folder: Path) -> None:

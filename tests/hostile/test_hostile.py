@@ -84,7 +84,7 @@ def test_the_command_line_takes(case, tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert ended.value.code == 0, err
     assert case.says in out
-    assert err == "" or err.startswith("warning: ")
+    assert err == "" or err.startswith(("warning: ", "note: "))
 
 
 def test_the_table_is_long_and_its_names_differ():

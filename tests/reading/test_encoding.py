@@ -202,3 +202,45 @@ def test_recode(frame):
         FeatureEncoding.plain(2).recode(np.ones((1, 3)), FeatureEncoding.plain(3))
     with pytest.raises(ChoiceGPError, match="no names"):
         new.recode(np.ones((1, 1)), FeatureEncoding.plain(1))
+
+
+class TestMissing:
+    FRAME = pd.DataFrame({"price": [1.0, np.nan, 4.0], "colour": ["red", None, "blue"], "size": [1, 2, 3]})
+
+    def test_missing_values_become_values(self):
+        encoding = FeatureEncoding.learn(self.FRAME, missing="level")
+        assert encoding.feature_names == (
+            "price", "price=missing", "colour=blue", "colour=red", "colour=(missing)", "size",
+        )  # fmt: skip
+        assert encoding.encode(self.FRAME).tolist() == [
+            [1.0, 0.0, 0.0, 1.0, 0.0, 1.0],
+            [2.5, 1.0, 0.0, 0.0, 1.0, 2.0],
+            [4.0, 0.0, 1.0, 0.0, 0.0, 3.0],
+        ]
+        decoded = encoding.decode(encoding.encode(self.FRAME))
+        assert decoded["price"].isna().tolist() == [False, True, False]
+        assert decoded["colour"].tolist() == ["red", "(missing)", "blue"]
+        assert (encoding.encode(decoded) == encoding.encode(self.FRAME)).all()
+
+    def test_a_stored_encoding_treats_new_objects_in_the_same_way(self):
+        encoding = FeatureEncoding.learn(self.FRAME, missing="level")
+        again = FeatureEncoding.from_json(encoding.to_json())
+        assert again == encoding
+        new = pd.DataFrame({"price": [np.nan, 9.0], "colour": ["red", ""], "size": [5, 6]})
+        assert again.encode(new)[:, [0, 1, 4]].tolist() == [[2.5, 1.0, 0.0], [9.0, 0.0, 1.0]]
+        with pytest.raises(ChoiceDataError, match="feature 'size' is missing"):
+            again.encode(new.assign(size=[np.nan, 1]))
+        with pytest.raises(ChoiceDataError, match="'price' is not finite"):
+            again.encode(new.assign(price=np.inf))
+
+    def test_encodings_of_earlier_versions_are_read(self):
+        text = '{"columns": [{"name": "price", "kind": "numeric", "categories": []}]}'
+        assert FeatureEncoding.from_json(text).columns[0].fill is None
+
+    def test_nothing_but_missing_values(self):
+        with pytest.raises(ChoiceGPError, match="feature 'price' is missing everywhere; leave it out"):
+            FeatureEncoding.learn(self.FRAME.assign(price=np.nan), missing="level")
+
+    def test_without_missing_values_nothing_changes(self):
+        whole = self.FRAME.dropna()
+        assert FeatureEncoding.learn(whole, missing="level") == FeatureEncoding.learn(whole)

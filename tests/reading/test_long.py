@@ -293,3 +293,49 @@ def test_grouping_survives_hash_collisions(monkeypatch):
     assert (found[0] == expected[0]).all()
     assert (found[1] == expected[1]).all()
     assert len(found[1]) == len({(*row, label) for row, label in zip(X.tolist(), labels.tolist(), strict=True)})
+
+
+CATALOGUE = """choice_id,alt_id,choice,price,colour
+1,pen,1,3,red
+1,ink,0,,blue
+2,pen,1,3,red
+2,cap,1,4,
+3,pen,0,3,red
+3,ink,1,5,blue
+"""
+
+
+def test_missing_features_are_refused_skipped_or_a_value(tmp_path):
+    path = tmp_path / "catalogue.csv"
+    path.write_text(CATALOGUE)
+    with pytest.raises(ChoiceDataError, match=r"2 x missing-feature: .*pass missing='skip'.*missing='level'"):
+        ChoiceData.from_long(path)
+    with pytest.warns(UserWarning, match=r"2 of 3 sets were left out \(2 defects\)"):
+        skipped = ChoiceData.from_long(path, missing="skip")
+    assert skipped.set_ids.tolist() == [3]
+    assert [defect.kind for defect in skipped.skipped] == ["missing-feature"] * 2
+    data = ChoiceData.from_long(path, missing="level")
+    assert data.feature_names == ("price", "price=missing", "colour=blue", "colour=red", "colour=(missing)")
+    assert data.X[data.object_ids == "ink"].tolist() == [[3.6, 1, 1, 0, 0], [5, 0, 1, 0, 0]]
+    assert ChoiceData.from_long(data.to_long(), missing="level") == data
+    assert ChoiceData.from_long(path, encoding=data.encoding) == data, "the encoding knows what to do"
+    with pytest.raises(ChoiceGPError, match="missing must be 'error' or 'skip' or 'level'"):
+        ChoiceData.from_long(path, missing="drop")
+
+
+def test_skipping_missing_features_forgives_no_other_defect(tmp_path):
+    path = tmp_path / "catalogue.csv"
+    path.write_text(CATALOGUE.replace("3,pen,0", "3,pen,maybe"))
+    with pytest.raises(ChoiceDataError, match="row 6, set 3, object 'pen': the choice has a flag") as caught:
+        ChoiceData.from_long(path, missing="skip")
+    assert len(caught.value.defects) == 1
+
+
+def test_empty_answers_make_the_round_trip(long):
+    data = ChoiceData.from_long(long.assign(choice=[0, 0, 0, 1, 1]), empty="none")
+    assert [len(chosen) for chosen in data.chosen] == [0, 2]
+    assert ChoiceData.from_long(data.to_long(), empty="none") == data
+    with pytest.warns(UserWarning, match="1 of 2 sets were left out"):
+        assert ChoiceData.from_long(data.to_long(), empty="skip").set_ids.tolist() == ["s1"]
+    with pytest.raises(ChoiceDataError, match=r"nothing is chosen.*pass empty='none'.*empty='skip'"):
+        ChoiceData.from_long(data.to_long())

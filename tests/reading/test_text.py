@@ -8,7 +8,7 @@ import pytest
 
 from choicegp.errors import ChoiceGPError
 from choicegp.reading import text as tables
-from choicegp.reading.text import read_rows, write_table
+from choicegp.reading.text import read_file, read_rows, write_table
 
 
 def read_table(path):
@@ -98,13 +98,14 @@ def test_ids_are_kept(tmp_path):
         ("a,b\n1,2\n,,\n", r"row 3: the row has 3 cells"),
         ('a,b\n1,2\n3,"x\n4,5\n', r"row 3: a quotation mark is opened and never closed"),
         ('a,b\n1,"x"y\n', r"row 2: "),
-        ("a;b\n1;2\n", "separated by ';'"),
+        ("a\tb\n1\t2\n", r"separated by '\\t'"),
+        ("a;b\n1;2;3\n", r"row 2: the row has 3 cells"),
         (b"a,b\n1,\x00\n", r"NUL byte at position 6 \(row 2\)"),
         (
             "a,b\n1,é\n".encode("latin-1"),
             r"not in UTF-8: byte 0xe9 at position 6 \(row 2\); save it as CSV in UTF-8",
         ),
-        ("a,b\n1,2\n".encode("utf-16"), "UTF-16"),
+        ("a,b\n1,2\n".encode("utf-16")[:-1], "begins like UTF-16 but is not"),
         (b"PK\x03\x04abc", "spreadsheet or zip"),
         (b"PAR1abc", "Parquet file"),
     ],
@@ -161,7 +162,8 @@ def test_broken_gzip(tmp_path):
         ("absent.csv", "there is no file"),
         ("folder.csv", "is a folder"),
         (".", "is a folder|suffix"),
-        ("table.xlsx", "suffix must name the format, as one of .csv"),
+        ("table.xlsx", "there is no file"),
+        ("table.ods", "suffix must name the format, as one of .csv"),
         ("table", "suffix must name the format, as one of .csv"),
     ],
 )
@@ -237,3 +239,69 @@ def test_writing_to_wrong_places(tmp_path):
         write_table(frame, tmp_path / "absent" / "a.csv")
     with pytest.raises(ChoiceGPError, match="suffix"):
         write_table(frame, tmp_path / "a.xls")
+
+
+def test_utf_16_is_read_and_announced(tmp_path):
+    for encoding in ("utf-16", "utf-16-be"):
+        mark = b"" if encoding == "utf-16" else b"\xfe\xff"
+        read = read_file(saved(tmp_path, mark + "a,b\n1,né\n".encode(encoding)))
+        assert read.frame["b"].tolist() == ["né"]
+        assert [str(note).endswith("was read as UTF-16") for note in read.remarks] == [True]
+
+
+def test_what_only_looks_like_a_number_stays_a_word(tmp_path):
+    frame = read_file(
+        saved(tmp_path, "id;share;fuel;day;size\n1;0.123;e5;01.02.2024;.5\n2;0.456;E10;02.02.2024;5.\n")
+    ).frame
+    assert frame["share"].tolist() == [0.123, 0.456]
+    assert frame["fuel"].tolist() == ["e5", "E10"]
+    assert frame["day"].tolist() == ["01.02.2024", "02.02.2024"]
+    assert frame["size"].tolist() == [0.5, 5.0]
+
+
+def test_words_for_missing_and_truth_with_semicolons(tmp_path):
+    frame = read_file(saved(tmp_path, "id;price;wifi;note\n1;1,5;WAHR;NA\n2;NA;FALSCH;x\n")).frame
+    assert frame["price"].isna().tolist() == [False, True]
+    assert frame["note"].tolist() == ["NA", "x"]
+    frame = read_file(saved(tmp_path, "id;wifi\n1;TRUE\n2;False\n")).frame
+    assert frame["wifi"].tolist() == [True, False]
+
+
+GERMAN = "Aufgabe;Preis;Gewicht;Akku;Farbe\n1;1.549,00;1,4;12;rot\n1;549,50;0,9;8;blau\n2;99;2;;rot\n"
+
+
+def test_semicolons_and_decimal_commas(tmp_path):
+    read = read_file(saved(tmp_path, GERMAN), ["Aufgabe"])
+    assert read.frame["Preis"].tolist() == [1549.0, 549.5, 99.0]
+    assert read.frame["Gewicht"].tolist() == [1.4, 0.9, 2.0]
+    assert read.frame["Akku"].isna().tolist() == [False, False, True]
+    assert read.frame["Farbe"].tolist() == ["rot", "blau", "rot"]
+    assert read.frame["Aufgabe"].tolist() == [1, 1, 2]
+    assert [str(note).split(" was ")[1] for note in read.remarks] == [
+        "read with semicolons between its columns and decimal commas"
+    ]
+    assert read_file(saved(tmp_path, GERMAN.replace("\n", "\r"))).frame["Preis"].tolist() == [1549.0, 549.5, 99.0]
+
+
+def test_semicolons_with_decimal_points(tmp_path):
+    read = read_file(saved(tmp_path, 'a;b;"c, d"\n1;1.5;x\n2;12.25;y\n'))
+    assert read.frame["b"].tolist() == [1.5, 12.25]
+    assert read.frame["a"].dtype == np.int64
+
+
+def test_thousands_are_read_only_where_they_are_clear(tmp_path):
+    unclear = saved(tmp_path, "id;price\n1;1.549\n2;2.100\n")
+    with pytest.raises(ChoiceGPError, match=r"'price' holds numbers such as '1.549'.*pass decimal='.' or decimal=','"):
+        read_file(unclear)
+    assert read_file(unclear, decimal=",").frame["price"].tolist() == [1549, 2100]
+    assert read_file(unclear, decimal=".").frame["price"].tolist() == [1.549, 2.1]
+    clear = saved(tmp_path, "id;price;weight\n1;1.549;1,5\n2;2.100;0,75\n")
+    assert read_file(clear).frame["price"].tolist() == [1549, 2100]
+    with pytest.raises(ChoiceGPError, match="'b' have decimal points, the numbers of column 'a' decimal commas"):
+        read_file(saved(tmp_path, "a;b\n1,5;1.5\n"))
+    with pytest.raises(ChoiceGPError, match=r"'price' holds numbers such as '1.549'"):
+        read_file(saved(tmp_path, "id;price\n1;1.549\n2;NA\n"))
+    quoted = saved(tmp_path, 'a,b\n"5,5",1\n"3",2\n')
+    assert read_file(quoted, decimal=",").frame["a"].tolist() == [5.5, 3.0]
+    with pytest.raises(ChoiceGPError, match=r"decimal must be '.' or ','"):
+        read_file(quoted, decimal=";")

@@ -1,9 +1,11 @@
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ChoiceDataError, ChoiceGPError
+from choicegp.errors import ChoiceDataError, ChoiceGPError, ReadingNote
 
 
 def defects_of(make, *args, **kwargs):
@@ -105,3 +107,68 @@ def test_a_wide_table_with_an_absent_alternative(wide):
     wide = wide.assign(price_c=np.nan, colour_c=np.nan, choice_c=np.nan, choice_a=1)
     data = ChoiceData.from_wide(wide, **WIDE)
     assert set(data.object_ids) == {"a", "b"}
+
+
+ONE_COLUMN = """task,price_bus,price_car,price_train,choice
+1,3,9,5,car
+2,2,8,6,Bus
+3,4,7,4,train
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "how"), [(["car", "Bus", "train"], "names"), ([2, 1, 3], "positions"), (["2", "1", "3"], "positions")]
+)
+def test_the_chosen_alternative_in_one_column(tmp_path, answers, how):
+    frame = pd.read_csv(io.StringIO(ONE_COLUMN)).assign(choice=answers)
+    frame.to_csv(tmp_path / "trips.csv", index=False)
+    options = {"alternatives": ["bus", "car", "train"], "features": ["price"], "set_id": "task"}
+    for table in (frame, tmp_path / "trips.csv"):
+        with pytest.warns(ReadingNote, match=f"column 'choice' holds the {how}.* of one alternative per set, the best"):
+            data = ChoiceData.from_wide(table, **options)
+        assert [data.object_ids[rows].tolist() for rows in data.chosen] == [["car"], ["bus"], ["train"]]
+        assert data.kinds.tolist() == ["best"] * 3
+    with pytest.warns(ReadingNote):
+        assert ChoiceData.from_wide(frame, kind="keep", **options).kinds is None
+
+
+def test_none_of_the_alternatives(tmp_path):
+    frame = pd.read_csv(io.StringIO(ONE_COLUMN))
+    options = {"alternatives": ["bus", "car", "train"], "features": ["price"], "set_id": "task"}
+    for answers in (["car", "none", "train"], [3, 0, 2]):
+        with pytest.raises(ChoiceDataError, match="nothing is chosen from the set"):
+            ChoiceData.from_wide(frame.assign(choice=answers), **options)
+        with pytest.warns(ReadingNote):
+            data = ChoiceData.from_wide(frame.assign(choice=answers), empty="none", **options)
+        assert [len(rows) for rows in data.chosen] == [1, 0, 1]
+    with pytest.raises(ChoiceGPError, match="holds 0 but never 3: it may number the alternatives from 0"):
+        ChoiceData.from_wide(frame.assign(choice=[0, 1, 2]), **options)
+    found = defects_of(ChoiceData.from_wide, frame.assign(choice=["car", "tram", None]), **options)
+    assert [(d.kind, d.row) for d in found] == [("unknown-alternative", 1), ("unknown-alternative", 2)]
+    assert "the chosen alternative is missing; the alternatives are 'bus'" in found[1].problem
+    with pytest.warns(UserWarning, match="2 of 3 sets were left out|holds the names"):
+        data = ChoiceData.from_wide(frame.assign(choice=["car", "tram", None]), on_error="skip", **options)
+    assert data.set_ids.tolist() == [1]
+
+
+def test_capital_letters_may_distinguish_alternatives():
+    frame = pd.DataFrame({"price_a": [1, 2], "price_A": [3, 4], "choice": ["a", "A"]})
+    with pytest.warns(ReadingNote):
+        data = ChoiceData.from_wide(frame, alternatives=["a", "A"], features=["price"])
+    assert [data.object_ids[rows].tolist() for rows in data.chosen] == [["a"], ["A"]]
+
+
+def test_a_wide_set_id_of_several_columns(wide):
+    data = ChoiceData.from_wide(wide, set_id=["who", "task"], **WIDE)
+    assert data.set_ids.tolist() == ["ann/t1", "ann/t2", "bo/t3"]
+
+
+@pytest.mark.parametrize("last", [["Total", None, 6, 10, 17], [None, None, 6, 10, 17]])
+def test_a_row_of_totals_in_a_wide_table(wide, last):
+    names = ["task", "who", "price_a", "price_b", "price_c"]
+    total = pd.concat([wide, pd.DataFrame([last], columns=names)], ignore_index=True)
+    found = defects_of(ChoiceData.from_wide, total, set_id="task", **WIDE)
+    assert [(d.kind, d.row) for d in found] == [("totals-row", 3)]
+    with pytest.warns(UserWarning, match="1 row outside any set"):
+        data = ChoiceData.from_wide(total, set_id="task", on_error="skip", **WIDE)
+    assert data == ChoiceData.from_wide(wide, set_id="task", **WIDE)

@@ -45,6 +45,22 @@ class DefectRule(StrEnum):
     SKIP = "skip"
 
 
+class EmptyRule(StrEnum):
+    """What a set is from which nothing was chosen."""
+
+    ERROR = "error"
+    NONE = "none"
+    SKIP = "skip"
+
+
+class MissingRule(StrEnum):
+    """What a missing feature is."""
+
+    ERROR = "error"
+    SKIP = "skip"
+    LEVEL = "level"
+
+
 def _flag(option: str, help: str) -> Any:
     return Option(option, help=help)
 
@@ -59,21 +75,41 @@ def _names(option: str, help: str) -> Any:
 
 _FILE = Argument(
     metavar="FILE", show_default=False,
-    help="Table of choices: .csv or .tsv (also with .gz), or .parquet. The commands fit and predict also take a "
+    help="Table of choices: .csv or .tsv (also with .gz), .xlsx or .parquet. The commands fit and predict also take a "
     "folder of .parquet files.",
 )  # fmt: skip
-_SET_ID = _column("--set-id", "that names the set of each row", "choice_id; wide: none")
+_SET_ID = Option(
+    "--set-id", metavar="COLUMN,...", show_default="choice_id; wide: none",
+    help="Column that names the set of each row; several columns, such as respondent,task, name it together.",
+)  # fmt: skip
 _OBJECT_ID = _column("--object-id", "that names the object of each row", "alt_id; wide: none")
 _NO_OBJECT_ID = _flag("--no-object-id", "The objects have no ids; those with equal features are the same.")
-_CHOSEN = _column("--chosen", "that says whether the object was chosen (0/1 or true/false)", "choice")
+_CHOSEN = _column("--chosen", "that says whether the object was chosen (0/1, yes/no, x/blank ...)", "choice")
 _FEATURES = _names("--features", "Columns of features; by default all that have no other role.")
-_AVAILABLE = _column("--available", "that says whether the object was shown (0/1 or true/false)")
+_AVAILABLE = _column("--available", "that says whether the object was shown (0/1, yes/no, x/blank ...)")
 _WIDE = _flag("--wide", "The table has one row per set, with columns such as price_A and price_B.")
 _ALTERNATIVES = _names("--alternatives", "Alternatives of a wide table: the endings of its column names.")
 _SEP = Option(
     "--sep", metavar="TEXT", help="Text between feature and alternative in a wide table's columns.", show_default="_"
 )
 _ON_ERROR = _flag("--on-error", "Stop if the table has defects, or skip the sets that have them.")
+_EMPTY = Option(
+    "--empty", show_default="error",
+    help="Sets from which nothing was chosen: an error, the answer none of these, or skipped.",
+)  # fmt: skip
+_MISSING = Option(
+    "--missing", show_default="error",
+    help="Missing features: an error, their sets skipped, or a value (level) of their own.",
+)  # fmt: skip
+_KIND = Option(
+    "--kind", metavar="NAME", show_default="keep; wide with one column of choices: best",
+    help="What was asked: keep, best, worst, best-worst, ranking, rating or yes-no; or the column that says it.",
+)  # fmt: skip
+_NUMBER = _names("--number", "Columns of numbers with a currency or a unit, such as EUR 1,549.00.")
+_DECIMAL = Option(
+    "--decimal", metavar=". or ,", show_default="as the numbers show", help="Decimal sign of numbers in text."
+)
+_AT_MOST = Option("--at-most", metavar="NUMBER", show_default=False, help="How many objects one was allowed to choose.")
 
 
 @dataclass(frozen=True)
@@ -102,6 +138,12 @@ class TableOptions:
     wide: Annotated[bool, _WIDE] = False
     alternatives: Annotated[str | None, _ALTERNATIVES] = None
     sep: Annotated[str | None, _SEP] = None
+    kind: Annotated[str | None, _KIND] = None
+    at_most: Annotated[int | None, _AT_MOST] = None
+    number: Annotated[str | None, _NUMBER] = None
+    decimal: Annotated[str | None, _DECIMAL] = None
+    empty: Annotated[EmptyRule | None, _EMPTY] = None
+    missing: Annotated[MissingRule | None, _MISSING] = None
     on_error: Annotated[DefectRule, _ON_ERROR] = DefectRule.RAISE
 
     def read(self, **more: Any) -> "ChoiceData":
@@ -123,6 +165,9 @@ class TableOptions:
             raise ChoiceGPError(f"{self.file} is a folder: its files must be long tables, without --wide")
         if arguments.pop("on_error") == DefectRule.SKIP:
             raise ChoiceGPError(f"{self.file} is a folder: --on-error skip is for single files. Fix the folder's files")
+        for name, option in (("numbers", "--number"), ("decimal", "--decimal")):
+            if name in arguments:
+                raise ChoiceGPError(f"{self.file} is a folder: {option} is for single files")
         from choicegp.data.folder import ChoiceFolder
 
         return ChoiceFolder(self.file, **arguments)
@@ -131,8 +176,14 @@ class TableOptions:
         """Return the arguments of ``from_wide`` or ``from_long``, after checking that they go together."""
         self._check()
         given = {name: value for name, value in vars(self).items() if value is not None}
-        for name in {"features", "alternatives"} & given.keys():
-            given[name] = split_names(given[name], f"--{name}")
+        for name in {"features", "alternatives", "number", "set_id"} & given.keys():
+            given[name] = split_names(given[name], f"--{name.replace('_', '-')}")
+        if "number" in given:
+            given["numbers"] = given.pop("number")
+        if len(given.get("set_id", ())) == 1:
+            given["set_id"] = given["set_id"][0]
+        for name in {"empty", "missing"} & given.keys():
+            given[name] = given[name].value
         for flag, name in (("no_object_id", "object_id"), ("no_choices", "chosen")):
             if given.pop(flag):
                 given[name] = None

@@ -1,7 +1,10 @@
 """How a command speaks to its user: plain text, and one line on stderr when something goes wrong."""
 
+import ast
 import contextlib
 import os
+import re
+import shlex
 import sys
 import traceback
 import warnings
@@ -10,9 +13,14 @@ from typing import Any, NamedTuple
 
 import typer
 
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, ReadingNote
 
 DEBUG = "CHOICEGP_DEBUG"
+_NAMES = (
+    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|features|numbers"
+)
+_TEXT = r"'(?:[^'\\]|\\.)*'"
+_ARGUMENT = re.compile(rf"(?<![\w(])(?P<name>{_NAMES})=(?P<value>{_TEXT}|\d+|\[{_TEXT}(?:, {_TEXT})*\])")
 LONGEST_LINE = 1000
 
 OK = 0
@@ -80,7 +88,7 @@ def ending_of(error: BaseException) -> Ending:
     if hasattr(error, "format_message"):
         return Ending(FIXABLE, f"error: {_usage_problem(error)}")
     if isinstance(error, ChoiceGPError | ImportError):
-        return Ending(FIXABLE, f"error: {error}")
+        return Ending(FIXABLE, f"error: {in_shell(str(error))}")
     if isinstance(error, MemoryError):
         return Ending(FIXABLE, "error: there is not enough memory for this; use fewer or smaller sets")
     if isinstance(error, OSError):
@@ -144,8 +152,28 @@ def _usage_problem(error: Any) -> str:
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning without the place in the code, which means nothing to who typed a command."""
     # The hint is for who has the data in Python; a command shows them itself.
-    text = str(message).removesuffix("; see data.skipped")
-    say_on_stderr("warning: " + " ".join(text.split()))
+    text = in_shell(str(message).removesuffix("; see data.skipped"))
+    kind = "note" if isinstance(message, ReadingNote) else "warning"
+    say_on_stderr(f"{kind}: " + " ".join(text.split()))
+
+
+def in_shell(message: str) -> str:
+    """Write the arguments that a message offers as options of the shell.
+
+    Examples
+    --------
+    >>> in_shell("pass empty='none', or set_id=['respondent', 'task']")
+    'pass --empty none, or --set-id respondent,task'
+    """
+    return _ARGUMENT.sub(_as_option, message)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    option = "--number" if found["name"] == "numbers" else "--" + found["name"].replace("_", "-")
+    value: Any = ast.literal_eval(found["value"])
+    if isinstance(value, list):
+        value = ",".join(f'"{one}"' if "," in one else one for one in value)
+    return f"{option} {shlex.quote(str(value))}"
 
 
 def _flush_output() -> None:

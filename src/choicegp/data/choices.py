@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, NoReturn, Unpack
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -13,24 +13,25 @@ from numpy.typing import ArrayLike, NDArray
 from choicegp.checks import counted
 from choicegp.data.describe import Description, describe
 from choicegp.data.long_table import long_table
+from choicegp.data.other_readers import OtherReaders
 from choicegp.data.packing import split_sets
-from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
 from choicegp.data.split import set_positions, split_positions
 from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.defects import Draft, Empty, OnError, select_sets, settle
+from choicegp.reading.columns import Roles, long_columns, question_of, with_own_kinds
+from choicegp.reading.defects import Draft, Empty, Missing, OnError, Rules, select_sets, settle
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
-from choicegp.reading.long import Roles, long_columns, read_long
-from choicegp.reading.sequences import SetOptions, read_pairs, read_sets
+from choicegp.reading.long import read_long
+from choicegp.reading.numbers import NumberForm
+from choicegp.reading.sequences import read_sets
 from choicegp.reading.text import write_table
-from choicegp.reading.wide import wide_columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChoiceData:
+class ChoiceData(OtherReaders):
     """Objects, the sets in which they were shown and what was chosen; immutable.
 
-    Made by :meth:`from_sets`, :meth:`from_long`, :meth:`from_wide`, :meth:`from_pairs` or
-    :meth:`from_utilities`, which check everything. Sets may differ in size: they are held end to end.
+    Made by :meth:`from_sets`, :meth:`from_long`, :meth:`from_wide` and other constructors, which check everything. Sets
+    may differ in size: they are held end to end.
 
     Attributes
     ----------
@@ -93,6 +94,8 @@ class ChoiceData:
         encoding: FeatureEncoding | None = None,
         on_error: OnError = "raise",
         empty: Empty = "error",
+        missing: Missing = "error",
+        at_most: int | None = None,
     ) -> "ChoiceData":
         """Make choice data from a table of objects and one sequence of objects per set.
 
@@ -116,6 +119,11 @@ class ChoiceData:
         empty : {"error", "none", "skip"}
             What a set is from which nothing was chosen: a defect, the answer "none of these" (the model then has a
             threshold), or nothing to learn from.
+        missing : {"error", "skip", "level"}
+            What a missing feature is: a defect, a reason to leave the object's sets out, or a value of its own: the
+            category ``(missing)`` of words; of numbers their mean, and a further feature ``price=missing`` that is 1.
+        at_most : int, optional
+            How many objects one was allowed to choose. A set with as many is used only through the chosen objects.
 
         Examples
         --------
@@ -123,95 +131,54 @@ class ChoiceData:
         >>> ChoiceData.from_sets(X, [["pen", "brush"]], [["pen"]], by="id")
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
-        read = read_sets(X, shown, chosen, by, object_ids, respondents, weights, set_ids, kinds, encoding)
-        return cls(**settle(*read, on_error, empty))
-
-    @classmethod
-    def from_pairs(
-        cls, X: pd.DataFrame | ArrayLike, pairs: Any, *, on_error: OnError = "raise", **options: Unpack[SetOptions]
-    ) -> "ChoiceData":
-        """Make choice data from pairs of which one object was preferred.
-
-        Parameters
-        ----------
-        X : array_like (t, c) or DataFrame
-        pairs : array_like (m, 2)
-            Rows [winner, loser] of row numbers, or of ids with ``by="id"``.
-        on_error, **options
-            As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
-
-        Examples
-        --------
-        >>> ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0]]).chosen[0]
-        array([1])
-        """
-        return cls(**settle(*read_pairs(X, pairs, **options), on_error))
-
-    @classmethod
-    def from_utilities(
-        cls,
-        X: pd.DataFrame | ArrayLike,
-        U: ArrayLike,
-        shown: Any,
-        ties: Ties = "weak",
-        *,
-        on_error: OnError = "raise",
-        **options: Unpack[SetOptions],
-    ) -> "ChoiceData":
-        """Make the choices of someone who keeps exactly the Pareto-undominated objects.
-
-        Parameters
-        ----------
-        X : array_like (t, c) or DataFrame
-        U : array_like (t, d)
-            Utilities of the objects, larger is better.
-        shown : sequence of sequences
-        ties : {"weak", "strict"}
-            See :func:`choicegp.data.pareto.undominated`.
-        on_error, **options
-            As in :meth:`from_sets`; the options are by, object_ids, respondents, weights, set_ids, encoding.
-
-        Examples
-        --------
-        >>> data = ChoiceData.from_utilities([[1.0], [2.0]], [[1.0, 0.0], [0.0, 1.0]], [[0, 1]])
-        >>> data.chosen[0]
-        array([0, 1])
-        """
-        draft, findings = read_sets(X, shown, None, **options)
-        utilities = check_utilities(U, len(draft.X))
-        # Unknown objects (-1) are in sets that are refused or left out anyway.
-        chosen = undominated_in_sets(utilities, np.maximum(draft.flat_shown, 0), draft.offsets, ties)
-        return cls(**settle(draft._replace(flat_chosen=chosen), findings, on_error))
+        rules = Rules(on_error, empty, missing, at_most=at_most)
+        read = read_sets(X, shown, chosen, by, object_ids, respondents, weights, set_ids, kinds, encoding, missing)
+        return cls(**settle(*read, rules))
 
     @classmethod
     def from_long(
         cls,
         frame: pd.DataFrame | str | os.PathLike[str],
         *,
-        set_id: str = "choice_id",
+        set_id: str | Sequence[str] = "choice_id",
         object_id: str | None = "alt_id",
         chosen: str | None = "choice",
         features: Sequence[str] | None = None,
         respondent: str | None = None,
         weight: str | None = None,
         available: str | None = None,
+        kind: str | None = None,
+        numbers: Sequence[str] = (),
+        decimal: str | None = None,
         encoding: FeatureEncoding | None = None,
         on_error: OnError = "raise",
         empty: Empty = "error",
+        missing: Missing = "error",
+        at_most: int | None = None,
     ) -> "ChoiceData":
         """Make choice data from a long table: one row per set and shown alternative.
 
         Parameters
         ----------
         frame : DataFrame or path
-            A path names a CSV, TSV or Parquet file. The rows of a set need not be adjacent.
+            A path names a CSV, TSV, Excel or Parquet file. The rows of a set need not be adjacent.
         set_id, object_id, chosen, respondent, weight, available : str
-            Names of columns. Flags (``chosen``, ``available``) are 0/1 or true/false; rows that are not
-            available were not shown. Each distinct (id, features) is an object; with ``object_id=None`` each
-            distinct row of features is. With ``chosen=None`` the data have no choices.
+            Names of columns. Flags (``chosen``, ``available``) are 0/1, true/false, yes/no, or a mark such as x and
+            blanks; rows that are not available were not shown. Each distinct (id, features) is an object; with
+            ``object_id=None`` each distinct row of features is. With ``chosen=None`` the data have no choices. Several
+            columns of ``set_id`` make ids such as ``r1/3``.
         features : sequence of str, optional
             The feature columns; by default all columns that have no other role.
-        encoding, on_error, empty
+        kind : str, optional
+            What was asked: "keep", "best", "worst", "yes-no" (``chosen`` holds flags), "best-worst" (it holds the words
+            best and worst), "ranking" (ranks) or "rating" (ratings of the objects that share a set id). Any other text
+            names the column that says for each set whether it is "keep", "best" or "worst"; a column ``kind`` of
+            nothing else does so by default.
+        numbers : sequence of str
+            Columns that hold numbers with a currency, a unit or separators, such as EUR 1,549.00.
+        decimal : {".", ","}, optional
+            The decimal sign of numbers that are read from text, where the columns do not show it.
+        encoding, on_error, empty, missing, at_most
             As in :meth:`from_sets`.
 
         Examples
@@ -222,51 +189,13 @@ class ChoiceData:
         >>> ChoiceData.from_long(frame)
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
-        roles = Roles(set_id, object_id, chosen, available, respondent, weight)
-        return cls(**settle(*read_long(long_columns(frame, roles, features), encoding), on_error, empty))
-
-    @classmethod
-    def from_wide(
-        cls,
-        frame: pd.DataFrame | str | os.PathLike[str],
-        *,
-        alternatives: Sequence[Any],
-        features: Sequence[str],
-        set_id: str | None = None,
-        object_id: str | None = None,
-        chosen: str | None = "choice",
-        available: str | None = None,
-        respondent: str | None = None,
-        weight: str | None = None,
-        sep: str = "_",
-        encoding: FeatureEncoding | None = None,
-        on_error: OnError = "raise",
-        empty: Empty = "error",
-    ) -> "ChoiceData":
-        """Make choice data from a wide table: one row per set, columns ``{feature}{sep}{alternative}``.
-
-        Parameters
-        ----------
-        frame : DataFrame or path
-        alternatives : sequence
-            What stands behind ``sep`` in the columns' names. An alternative whose features are all missing
-            was not shown.
-        features, chosen, available, object_id : str or sequence of str
-            What stands before ``sep``. Without ``object_id`` the alternative's name is the object's id.
-        set_id, respondent, weight : str, optional
-            Names of columns; without ``set_id`` the sets are numbered from 0.
-        encoding, on_error, empty
-            As in :meth:`from_sets`.
-
-        Examples
-        --------
-        >>> frame = pd.DataFrame([[3, 5, 1, 0]], columns=["cost_pen", "cost_ink", "choice_pen", "choice_ink"])
-        >>> ChoiceData.from_wide(frame, alternatives=["pen", "ink"], features=["cost"])
-        ChoiceData(1 set, 2 objects, 1 feature, choices)
-        """
-        roles = Roles(set_id, object_id, chosen, available, respondent, weight)
-        columns = wide_columns(frame, roles, alternatives, features, sep)
-        return cls(**settle(*read_long(columns, encoding), on_error, empty))
+        question, column = question_of(kind)
+        rules = Rules(on_error, empty, missing, question, at_most)
+        roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
+        columns = long_columns(frame, roles, features, NumberForm(numbers, decimal))
+        if kind is None and features is None:
+            columns = with_own_kinds(columns)
+        return cls(**settle(*read_long(columns, encoding, rules), rules))
 
     def __post_init__(self) -> None:
         for value in self.__getstate__().values():
@@ -312,7 +241,7 @@ class ChoiceData:
         >>> data.take([2, 0]).set_ids
         array([2, 0])
         """
-        draft = Draft(**{name: getattr(self, name) for name in Draft._fields if name != "rows"})
+        draft = Draft(**{name: getattr(self, name) for name in Draft._fields if name not in ("rows", "marks")})
         return replace(self, **select_sets(draft, set_positions(rows, len(self))).parts)
 
     def split(
@@ -361,6 +290,7 @@ class ChoiceData:
         chosen: str = "choice",
         respondent: str = "respondent",
         weight: str = "weight",
+        kind: str = "kind",
     ) -> pd.DataFrame:
         """Return a long table, one row per set and shown object, which :meth:`from_long` reads back.
 
@@ -371,7 +301,7 @@ class ChoiceData:
         >>> ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0]]).to_long().columns.tolist()
         ['choice_id', 'alt_id', 'choice', 'x0']
         """
-        return long_table(self, Roles(set_id, object_id, chosen, None, respondent, weight))
+        return long_table(self, Roles(set_id, object_id, chosen, None, respondent, weight, kind))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the long table to a CSV, TSV or Parquet file (by suffix), whole or not at all."""

@@ -1,6 +1,7 @@
 """What choice data look like, in numbers and in plain words."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,10 @@ class Description:
         Objects that share all features with another.
     n_skipped : int
         Defects that were left out when the data were read.
+    n_empty : int or None
+        Sets from which nothing was chosen.
+    kinds : dict of str to int
+        How many sets there are of each kind.
     """
 
     n_sets: int
@@ -57,6 +62,8 @@ class Description:
     n_contradictions: int | None
     n_identical_objects: int
     n_skipped: int
+    n_empty: int | None = None
+    kinds: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         def some(n: int | None, noun: str) -> str:
@@ -71,10 +78,13 @@ class Description:
         chosen = "The data have no choices."
         if self.share_chosen is not None:
             chosen = f"{100 * self.share_chosen:.1f}% of the shown objects were chosen."
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in self.kinds.items())
         lines = (
             (True, f"{some(self.n_sets, 'set')} of {sizes}{by}."),
             (True, f"{some(self.n_objects, 'object')} with {some(self.n_features, 'feature')}: {names}."),
             (True, chosen),
+            (self.n_empty, f"Nothing was chosen from {some(self.n_empty, 'set')}."),
+            (self.kinds.keys() - {"keep"}, f"Kinds of sets: {kinds}."),
             (self.n_repeats, f"Shown again with the same choice: {some(self.n_repeats, 'set')}."),
             (
                 self.n_contradictions,
@@ -115,7 +125,7 @@ def describe(data: "ChoiceData") -> Description:
     Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.
     Never shown: 1 object. These are predicted from features alone.
     """
-    sizes = np.diff(data.offsets)
+    sizes, starts = np.diff(data.offsets), data.offsets[:-1]
     component_sizes = _component_sizes(data)
     n_repeats, n_contradictions = _repeats(data)
     group, first = group_equal_rows(data.X)
@@ -137,6 +147,8 @@ def describe(data: "ChoiceData") -> Description:
         n_contradictions=n_contradictions,
         n_identical_objects=int(copies[copies > 1].sum()),
         n_skipped=len(data.skipped),
+        n_empty=None if data.flat_chosen is None else int((~np.logical_or.reduceat(data.flat_chosen, starts)).sum()),
+        kinds={"keep": len(data)} if data.kinds is None else dict(Counter(data.kinds.tolist())),
     )
 
 
@@ -166,7 +178,8 @@ def _repeats(data: "ChoiceData") -> tuple[int | None, int | None]:
     starts = data.offsets[:-1]
     shown = np.add.reduceat(marks, starts, axis=0)
     chosen = np.add.reduceat(marks * data.flat_chosen[:, None].astype(np.uint64), starts, axis=0)
-    prints = pd.DataFrame(np.column_stack([shown, chosen]))
-    n_shown = len(prints[[0, 1]].drop_duplicates())
+    kinds = np.zeros(len(data)) if data.kinds is None else pd.factorize(data.kinds)[0]
+    prints = pd.DataFrame(np.column_stack([shown, chosen])).assign(kind=kinds)
+    n_shown = len(prints[[0, 1, "kind"]].drop_duplicates())
     n_answers = len(prints.drop_duplicates())
     return len(data) - n_answers, n_answers - n_shown

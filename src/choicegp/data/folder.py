@@ -1,6 +1,8 @@
 """Choices in a folder of Parquet files, which need not fit into memory together."""
 
 import os
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +16,10 @@ from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
 from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
-from choicegp.reading.defects import offsets_of, settle
+from choicegp.reading.columns import LongColumns, Roles, long_columns, question_of
+from choicegp.reading.defects import Empty, Missing, Rules, factorized, offsets_of, settled
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
-from choicegp.reading.long import LongColumns, Roles, long_columns, read_long
+from choicegp.reading.long import read_long
 from choicegp.reading.text import open_parquet
 
 N_SAMPLED = 2000
@@ -35,8 +38,8 @@ class ChoiceFolder:
     path : str or path
         All its ``.parquet`` files are read, in the order of their names. They have the same columns, and all rows of a
         set are in one file.
-    set_id, object_id, chosen, features, respondent, weight, available, encoding
-        As in :meth:`ChoiceData.from_long`.
+    set_id, object_id, chosen, features, respondent, weight, available, kind, encoding, empty, missing, at_most
+        As in :meth:`ChoiceData.from_long`; ``missing`` is "error" or "skip".
 
     Attributes
     ----------
@@ -74,24 +77,36 @@ class ChoiceFolder:
     sample: ChoiceData
     _roles: Roles
     _features: tuple[str, ...]
+    _rules: Rules
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        set_id: str = "choice_id",
+        set_id: str | Sequence[str] = "choice_id",
         object_id: str | None = "alt_id",
         chosen: str | None = "choice",
         features: Sequence[str] | None = None,
         respondent: str | None = None,
         weight: str | None = None,
         available: str | None = None,
+        kind: str | None = None,
         encoding: FeatureEncoding | None = None,
+        empty: Empty = "error",
+        missing: Missing = "error",
+        at_most: int | None = None,
     ) -> None:
-        roles = Roles(set_id, object_id, chosen, available, respondent, weight)
+        question, column = question_of(kind)
+        roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
+        rules = Rules("raise", empty, missing, question, at_most).checked()
+        if missing == "level" and encoding is None:
+            raise ChoiceGPError(
+                "missing='level' needs the mean over all files, which a folder does not take: fill in the missing "
+                "values, or pass missing='skip'"
+            )
         files = _parquet_files(path)
         _check_same_columns(files, roles)
-        scan = _Scan(roles, features, encoding)
+        scan = _Scan(roles, features, encoding, rules)
         for file in files:
             scan.add(file)
         sizes, starts = np.concatenate(scan.sizes), offsets_of(np.array([*map(len, scan.sizes)]))
@@ -99,10 +114,13 @@ class ChoiceFolder:
         starts.setflags(write=False)
         # The class is frozen, which forbids to set attributes one by one.
         self.__dict__.update(path=Path(path), files=files, sizes=sizes, starts=starts, moments=scan.moments())
-        self.__dict__.update(encoding=scan.encoding(), _roles=roles, _features=tuple(scan.features or ()))
+        self.__dict__.update(encoding=scan.encoding(), _roles=roles, _features=tuple(scan.features or ()), _rules=rules)
         self._check_distinct(np.concatenate(scan.hashes))
-        sampled = long_columns(scan.sampled.table, roles, self._features)
-        self.__dict__.update(sample=_read(sampled, self.encoding))
+        sampled = long_columns(scan.sampled.table, roles._replace(set_id=_joined_name(roles)), self._features)
+        self.__dict__.update(sample=_read(sampled, self.encoding, rules)[0])
+        for remark, n in scan.remarks.items():
+            where = f" (in {counted(n, 'file')} of {len(files)})" if len(files) > 1 else ""
+            warnings.warn(remark[0](f"{remark[1]}{where}"), stacklevel=2)
 
     @property
     def has_choices(self) -> bool:
@@ -117,7 +135,7 @@ class ChoiceFolder:
         file : int
             Its place in ``files``.
         """
-        data = _read(long_columns(self.files[file], self._roles, self._features), self.encoding)
+        data, _ = _read(long_columns(self.files[file], self._roles, self._features), self.encoding, self._rules)
         if not np.array_equal(np.diff(data.offsets), self.sizes[self.starts[file] : self.starts[file + 1]]):
             raise ChoiceGPError(f"{self.files[file]} has changed since the folder was opened: open it again")
         return data
@@ -175,8 +193,8 @@ def _check_same_columns(files: Sequence[Path], roles: Roles) -> None:
                 f"the files differ in their columns: {', '.join(parts)}, which the other lacks; "
                 "all files of a folder need the same columns"
             )
-        for name in (roles.set_id, roles.object_id, roles.respondent):
-            if name in first and kinds[name] != first[name]:
+        for role, name in roles.columns():
+            if role in ("set_id", "object_id", "respondent") and name in first and kinds[name] != first[name]:
                 raise ChoiceGPError(
                     f"the ids in column {name!r} are {first[name]} in {files[0]} and {kinds[name]} in {file}: "
                     "store them as the same type in all files"
@@ -200,15 +218,25 @@ def _kinds_of_columns(file: Path) -> dict[Any, str]:
     return {name: kind(column) for name, column in zip(schema.names, schema.types, strict=True)}
 
 
-def _read(columns: LongColumns, encoding: FeatureEncoding | None) -> ChoiceData:
-    return ChoiceData(**settle(*read_long(columns, encoding), "raise"))
+def _read(columns: LongColumns, encoding: FeatureEncoding | None, rules: Rules) -> tuple[ChoiceData, Sequence[Warning]]:
+    """Return choice data, and remarks that were not yet made: a file is read many times."""
+    draft, findings = read_long(columns, encoding, rules)
+    return ChoiceData(**settled(draft, findings, rules)), findings.remarks
+
+
+def _joined_name(roles: Roles) -> str:
+    """Name the one column into which several columns of a set's id are joined."""
+    return "/".join(str(name) for role, name in roles.columns() if role == "set_id")
 
 
 class _Scan:
     """What is learned from the files, one after the other."""
 
-    def __init__(self, roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None) -> None:
-        self.roles, self.features, self._given = roles, features, encoding
+    def __init__(
+        self, roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None, rules: Rules
+    ) -> None:
+        self.roles, self.features, self._given, self.rules = roles, features, encoding, rules
+        self.remarks: Counter[tuple[type[Warning], str]] = Counter()
         self.sizes: list[NDArray[np.int32]] = []
         self.hashes: list[NDArray[np.uint64]] = []
         self.sampled = _Sample(N_SAMPLED)
@@ -219,7 +247,7 @@ class _Scan:
         columns = long_columns(file, self.roles, self.features)
         self.features = columns.features.columns.tolist()
         try:
-            data = _read(columns, self._given)
+            data, remarks = _read(columns, self._given, self.rules)
         except ChoiceDataError:
             raise
         except ChoiceGPError as error:
@@ -227,7 +255,8 @@ class _Scan:
             raise error if str(file) in str(error) else ChoiceGPError(f"{file}: {error}") from error
         self.sizes.append(np.diff(data.offsets).astype(np.int32))
         self.hashes.append(pd.util.hash_array(data.set_ids))
-        self.sampled.add(columns, self.roles, len(data))
+        self.remarks.update({(type(remark), str(remark).removesuffix("; see data.skipped")) for remark in remarks})
+        self.sampled.add(columns, self.roles)
         for column, part in data.encoding.by_column(data.X):
             new = _Column.of(column, part, file)
             known = self._columns.get(column.name)
@@ -305,13 +334,15 @@ class _Sample:
         self._keys = np.zeros(0)  # of the sets
         self._row_keys = np.zeros(0)
 
-    def add(self, columns: LongColumns, roles: Roles, n_sets: int) -> None:
+    def add(self, columns: LongColumns, roles: Roles) -> None:
         """Let the sets of a file take part."""
-        keys = self._rng.random(n_sets)
+        of_set, sets = factorized(columns.set_id)
+        keys = self._rng.random(len(sets))
         self._keys = np.sort(np.concatenate([self._keys, keys]))[: self.n]
-        row_keys = keys[pd.factorize(columns.set_id)[0]]
+        row_keys = keys[of_set]
         own, kept = row_keys <= self._keys[-1], self._row_keys <= self._keys[-1]
-        named = {name: getattr(columns, role)[own] for role, name in roles._asdict().items() if name is not None}
+        names = roles._replace(set_id=_joined_name(roles))
+        named = {name: getattr(columns, role)[own] for role, name in names.columns()}
         rows = pd.concat([pd.DataFrame(named), columns.features[own]], axis=1)
         parts = [part for part in (self.table[kept], rows) if len(part)]
         self.table = pd.concat(parts, ignore_index=True)

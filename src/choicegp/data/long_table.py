@@ -7,7 +7,7 @@ import pandas as pd
 
 from choicegp.checks import unique_index
 from choicegp.errors import ChoiceGPError
-from choicegp.reading.long import Roles, check_roles
+from choicegp.reading.columns import Roles, check_roles
 
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
@@ -26,6 +26,8 @@ def long_table(data: "ChoiceData", names: Roles) -> pd.DataFrame:
         columns[names.chosen] = data.flat_chosen.astype(np.int64)
     if data.weights is not None:
         columns[names.weight] = np.repeat(data.weights, sizes)
+    if data.kinds is not None:
+        columns[names.kind] = np.repeat(data.kinds, sizes)
     features = data.encoding.decode(data.X).iloc[data.flat_shown].reset_index(drop=True)
     clash = [name for name in features.columns if name in columns]
     if clash:

@@ -35,7 +35,8 @@ def preferences(
 ) -> Preferences:
     """Reduce choices to preferences: every chosen object of a set is preferred to every rejected one.
 
-    Two objects that were both chosen are in conflict, and a rule decides.
+    Two objects that were both chosen are in conflict, and a rule decides. The marked object of a set of kind "worst" is
+    below all others.
 
     Parameters
     ----------
@@ -65,13 +66,14 @@ def preferences(
     worth = _outputs(outputs, len(data.X)) if conflicts == "majority" else None
     coin = np.random.default_rng(seed(random_state))
     weights = np.ones(len(data)) if data.weights is None else np.asarray(data.weights, float)
+    direction = np.ones(len(data), int) if data.kinds is None else np.where(data.kinds == "worst", -1, 1)
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     n_conflicts = 0
     for sets, places in sets_by_size(data.offsets, smallest=2):
         rows, kept = data.flat_shown[places], np.asarray(data.flat_chosen)[places]
         left, right = np.triu_indices(places.shape[1], 1)
         first, second = rows[:, left], rows[:, right]
-        ahead = kept[:, left].astype(int) - kept[:, right].astype(int)
+        ahead = (kept[:, left].astype(int) - kept[:, right].astype(int)) * direction[sets][:, None]
         both = kept[:, left] & kept[:, right]
         n_conflicts += int(both.sum())
         if conflicts == "random":

@@ -265,7 +265,9 @@ def _values_of(column: FeatureColumn, part: NDArray[np.float64], n_grid: int) ->
     grid = np.unique(x)
     if len(grid) > _FEW_VALUES:
         grid = np.linspace(grid[0], grid[-1], n_grid)
-    return _Values(grid, grid[:, None], x, _interpolation(x, grid))
+    encoded = np.zeros((len(grid), part.shape[1]))  # a second feature marks missing numbers: these here are known
+    encoded[:, 0] = grid
+    return _Values(grid, encoded, x, _interpolation(x, grid))
 
 
 def _interpolation(x: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:

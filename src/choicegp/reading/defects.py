@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.checks import check_one_of, counted, plain
+from choicegp.checks import check_one_of, counted, plain, whole_number
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
 
 if TYPE_CHECKING:
@@ -20,24 +20,36 @@ if TYPE_CHECKING:
 
 OnError = Literal["raise", "skip"]
 Empty = Literal["error", "none", "skip"]
+Missing = Literal["error", "skip", "level"]
 Kind = Literal["keep", "best", "worst"]
+Question = Literal["keep", "best", "worst", "best-worst", "ranking", "rating", "yes-no"]
 
 MAX_SET_SIZE = 10_000
+MANY_OBJECTS = 20
 
-_NOTHING = (
-    "nothing is chosen from the set; where keeping nothing is an answer, use empty='none', "
-    "to leave such sets out, empty='skip'"
-)
+_SET_ID = "if a set id needs several columns, name them all: set_id=['respondent', 'task']"
+ADVICE = {
+    "nothing-chosen": "where keeping nothing is an answer, pass empty='none'; to leave such sets out, empty='skip'",
+    "duplicate-object": _SET_ID,
+    "differing-respondent": f"one set id serves several respondents; {_SET_ID}",
+    "missing-feature": "to leave such sets out, pass missing='skip'; where a missing value says something, pass "
+    "missing='level'",
+    "not-a-number": "for numbers with a currency, a unit or a decimal comma, pass numbers=['COLUMN']",
+    "totals-row": "delete it, or pass on_error='skip'",
+    "wrong-flag": "flags are 0/1, true/false, yes/no, or one mark (x, 1, ✓) and blanks; if they are in another column, "
+    "pass chosen='COLUMN'; for ranks or ratings, pass kind='ranking' or kind='rating'",
+}
 
 # After one of these it is not clear whether anything was chosen: reporting that too would mislead.
-_CHOICE_UNCLEAR = ("chosen-not-shown", "unknown-object", "wrong-flag", "missing-id", "empty-set")
+CHOICE_UNCLEAR = ("chosen-not-shown", "unknown-object", "wrong-flag", "missing-id", "empty-set", "unknown-alternative")
 
 
 class Draft(NamedTuple):
     """Choice data as read, before they are checked; the fields are as in ``ChoiceData``, and ``rows``.
 
     Objects that are spoiled may have NaN in ``X``; an object that is not known is -1 in ``flat_shown`` (a finding
-    says why). ``rows`` (n,) holds the row from which each entry of ``flat_shown`` was read.
+    says why). ``rows`` (n,) holds the row from which each entry of ``flat_shown`` was read. ``marks`` (n,) holds ranks,
+    ratings, or 1 for the best and -1 for the worst, where the question asks for these.
     """
 
     X: NDArray[np.float64]
@@ -51,11 +63,47 @@ class Draft(NamedTuple):
     weights: NDArray[np.float64] | None = None
     kinds: NDArray[Any] | None = None
     rows: NDArray[np.int64] | None = None
+    marks: NDArray[np.float64] | None = None
 
     @property
     def parts(self) -> dict[str, Any]:
         """The fields of ``ChoiceData``."""
-        return {name: value for name, value in self._asdict().items() if name != "rows"}
+        return {name: value for name, value in self._asdict().items() if name not in ("rows", "marks")}
+
+
+class Rules(NamedTuple):
+    """What was asked of the sets, and what to do about defects, empty answers and missing features.
+
+    The fields are as in ``ChoiceData.from_long``.
+    """
+
+    on_error: OnError = "raise"
+    empty: Empty = "error"
+    missing: Missing = "error"
+    question: Question = "keep"
+    at_most: int | None = None
+
+    def checked(self) -> "Rules":
+        """Return the rules, after checking that each is known."""
+        for name, options in (("on_error", OnError), ("empty", Empty), ("missing", Missing)):
+            check_one_of(name, getattr(self, name), get_args(options))
+        check_one_of("kind", self.question, get_args(Question))
+        if self.at_most is not None:
+            whole_number("at_most", self.at_most, 1)
+            if self.at_most == 1:
+                raise ChoiceGPError("at_most=1 asks for one object, not for all that are good enough: use kind='best'")
+            if self.question != "keep":
+                raise ChoiceGPError(f"at_most limits how many objects are kept; it does not go with {self.question!r}")
+        return self if self.question != "yes-no" or self.empty == "skip" else self._replace(empty="none")
+
+    @property
+    def tolerated(self) -> set[str]:
+        """Kinds of defects that are left out without an error."""
+        rules = (("nothing-chosen", self.empty), ("missing-feature", self.missing))
+        return {kind for kind, rule in rules if rule == "skip"}
+
+
+_DEFAULT = Rules()
 
 
 class Places(NamedTuple):
@@ -72,7 +120,7 @@ class Places(NamedTuple):
 
 
 class Findings:
-    """The defects found so far, and the sets and objects they spoil.
+    """The defects found so far, the sets and objects they spoil, and what else is worth a remark.
 
     Parameters
     ----------
@@ -89,6 +137,8 @@ class Findings:
         self.set_ids, self.source, self.set_rows = set_ids, source, set_rows
         self.spoiled_sets = np.zeros(len(set_ids), dtype=bool)
         self.spoiled_objects: list[int] = []
+        self.remarks: list[Warning] = []
+        self.advice = dict(ADVICE)
         self._of_kind: dict[str, NDArray[np.bool_]] = {}
         self._found: list[tuple[int, int, Defect]] = []
 
@@ -127,35 +177,53 @@ class Findings:
         marks = [self._of_kind[kind] for kind in kinds if kind in self._of_kind]
         return np.logical_or.reduce(marks) if marks else np.zeros(len(self.set_ids), dtype=bool)
 
+    def found(self) -> list[tuple[int, Defect]]:
+        """Return everything found, each with the position of its set (or -1), in the order of the rows or sets."""
+        return [(k, defect) for _, k, defect in sorted(self._found, key=lambda found: found[:2])]
+
     @property
     def defects(self) -> tuple[Defect, ...]:
         """Everything found, in the order of the rows (or of the sets)."""
-        return tuple(defect for *_, defect in sorted(self._found, key=lambda found: found[:2]))
+        return tuple(defect for _, defect in self.found())
 
 
-def settle(draft: Draft, findings: Findings, on_error: OnError, empty: Empty = "error") -> dict[str, Any]:
+def settle(draft: Draft, findings: Findings, rules: Rules = _DEFAULT) -> dict[str, Any]:
+    """Check a draft, remark on what is unusual, and return the fields of ``ChoiceData``; see :func:`settled`."""
+    parts = settled(draft, findings, rules)
+    for remark in findings.remarks:
+        # The warning points at the caller of the constructor that calls this.
+        warnings.warn(remark, stacklevel=3)
+    return parts
+
+
+def settled(draft: Draft, findings: Findings, rules: Rules = _DEFAULT) -> dict[str, Any]:
     """Check a draft; raise with all its defects, or return the fields of ``ChoiceData`` without what is defective.
 
-    Sets from which nothing was chosen are a defect with ``empty="error"``, an answer with "none", and left out with
-    "skip".
+    What is left out, and what is unusual, is added to the remarks of the findings.
     """
-    check_one_of("on_error", on_error, get_args(OnError))
-    check_one_of("empty", empty, get_args(Empty))
+    rules = rules.checked()
+    if rules.question in ("best", "worst") and draft.kinds is None:
+        draft = draft._replace(kinds=np.full(len(draft.set_ids), rules.question, dtype=object))
+    elif draft.kinds is not None and (draft.kinds == "keep").all():
+        draft = draft._replace(kinds=None)
     gone = np.zeros(len(draft.object_ids), dtype=bool)
     gone[findings.spoiled_objects] = True
     nothing = _check_sets(draft, findings, gone)
-    if empty == "error":
-        findings.in_sets("nothing-chosen", _NOTHING, nothing)
+    if rules.empty != "none":
+        findings.in_sets("nothing-chosen", "nothing is chosen from the set", nothing)
     _check_attributes(draft, findings)
+    asks_more = rules.at_most is not None or rules.question not in get_args(Kind)
+    if asks_more:
+        from choicegp.reading import questions
+
+        questions.check_answers(draft, findings, rules)
     defects = findings.defects
-    if defects and on_error == "raise":
-        raise ChoiceDataError(defects, findings.source)
-    if empty == "skip":
-        findings.in_sets("nothing-chosen", _NOTHING, nothing)
-        defects = findings.defects
+    fatal = [defect for defect in defects if defect.kind not in rules.tolerated]
+    if fatal and rules.on_error == "raise":
+        raise ChoiceDataError(fatal, findings.source, findings.advice)
     if defects:
         draft = _without_spoiled(draft, findings, gone)
-    return {**draft.parts, "skipped": defects}
+    return {**(questions.expanded(draft, findings, rules) if asks_more else draft).parts, "skipped": defects}
 
 
 def _check_sets(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -172,10 +240,10 @@ def _check_sets(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> ND
         return np.zeros(0, np.int64)
     n_chosen = np.bincount(of_set[draft.flat_chosen], minlength=len(sizes))
     if draft.kinds is not None:
-        several = np.flatnonzero((n_chosen > 1) & (draft.kinds != "keep"))
+        several = np.flatnonzero((n_chosen > 1) & np.isin(draft.kinds, ["best", "worst"]))
         problems = [f"{n_chosen[k]} objects are marked where one is the {draft.kinds[k]}" for k in several]
         findings.in_sets("several-marked", problems, several)
-    return np.flatnonzero((n_chosen == 0) & ~findings.sets_with(*_CHOICE_UNCLEAR))
+    return np.flatnonzero((n_chosen == 0) & ~findings.sets_with(*CHOICE_UNCLEAR))
 
 
 def _check_duplicates(draft: Draft, findings: Findings, of_set: NDArray[np.int64]) -> None:
@@ -206,7 +274,9 @@ def _check_attributes(draft: Draft, findings: Findings) -> None:
 def _without_spoiled(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) -> Draft:
     spoiled, defects = findings.spoiled_sets, findings.defects
     if spoiled.all():
-        raise ChoiceDataError(defects, f"{findings.source or 'choice data'}: no set is without defects")
+        raise ChoiceDataError(
+            defects, f"{findings.source or 'choice data'}: no set is without defects", findings.advice
+        )
     kept = select_sets(draft, np.flatnonzero(~spoiled))
     parts = f"{spoiled.sum()} of {len(spoiled)} sets"
     if gone.any():
@@ -214,10 +284,10 @@ def _without_spoiled(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) 
         new_row = np.cumsum(~gone) - 1
         kept = kept._replace(X=kept.X[~gone], object_ids=kept.object_ids[~gone], flat_shown=new_row[kept.flat_shown])
         parts += f" and {gone.sum()} of {len(gone)} objects"
-    # The warning points at the caller of the constructor that calls `settle`.
-    warnings.warn(
-        f"{parts} were left out ({counted(len(defects), 'defect')}); see data.skipped", UserWarning, stacklevel=4
-    )
+    outside = sum(k < 0 and defect.row is not None for k, defect in findings.found())
+    if outside:
+        parts += f" and {counted(outside, 'row')} outside any set"
+    findings.remarks.append(UserWarning(f"{parts} were left out ({counted(len(defects), 'defect')}); see data.skipped"))
     return kept
 
 
@@ -232,7 +302,7 @@ def select_sets(draft: Draft, sets: NDArray[np.int64]) -> Draft:
 
     return draft._replace(
         offsets=offsets,
-        **{name: taken(getattr(draft, name), entries) for name in ("flat_shown", "flat_chosen", "rows")},
+        **{name: taken(getattr(draft, name), entries) for name in ("flat_shown", "flat_chosen", "rows", "marks")},
         **{name: taken(getattr(draft, name), sets) for name in ("set_ids", "respondents", "weights", "kinds")},
     )
 

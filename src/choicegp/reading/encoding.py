@@ -20,9 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from choicegp.checks import as_table, check_distinct, kind_of, listed, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
-from choicegp.reading.defects import Places, factorized, is_missing
+from choicegp.reading.defects import Missing, Places, factorized, is_missing
+from choicegp.reading.numbers import is_float, reads_as_number
 
 MAX_CATEGORIES = 1000
+MISSING = "(missing)"
 _POSITIONS = Places()
 _TIMES = (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 
@@ -37,18 +39,22 @@ class FeatureColumn(NamedTuple):
     name : str
     kind : {"numeric", "categorical"}
     categories : tuple
-        The categories in the order of their features; empty for a numeric column.
+        The categories in the order of their features; empty for a numeric column. A missing value is of the category
+        ``(missing)``, if there is one.
+    fill : float or None
+        What stands for a missing number, beside a further feature that is then 1; None where no number may be missing.
     """
 
     name: str
     kind: Literal["numeric", "categorical"]
     categories: tuple[Any, ...] = ()
+    fill: float | None = None
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features this column becomes."""
         if self.kind == "numeric":
-            return (self.name,)
+            return (self.name,) if self.fill is None else (self.name, f"{self.name}=missing")
         shown = self.categories[1:] if len(self.categories) == 2 else self.categories
         return tuple(f"{self.name}={category}" for category in shown)
 
@@ -103,9 +109,17 @@ class FeatureEncoding:
         return cls(tuple(FeatureColumn(f"x{j}", "numeric") for j in range(n_features)))
 
     @classmethod
-    def learn(cls, frame: pd.DataFrame, *, places: Places = _POSITIONS) -> "FeatureEncoding":
-        """Learn the encoding of a table of feature columns, one row per object; missing values are passed over."""
-        return cls(tuple(_learned(name, column, places) for name, column in _named_columns(frame).items()))
+    def learn(
+        cls, frame: pd.DataFrame, *, places: Places = _POSITIONS, missing: Missing = "error"
+    ) -> "FeatureEncoding":
+        """Learn the encoding of a table of feature columns, one row per object.
+
+        Missing values are passed over; with ``missing="level"`` they are a value of their own.
+        """
+        columns = [(_learned(name, column, places), column) for name, column in _named_columns(frame).items()]
+        if missing == "level":
+            return cls(tuple(_with_missing(*pair) for pair in columns))
+        return cls(tuple(learned for learned, _ in columns))
 
     def encode(self, frame: pd.DataFrame | ArrayLike, *, places: Places = _POSITIONS) -> NDArray[np.float64]:
         """Encode objects; an array is taken as features that are encoded already.
@@ -148,7 +162,7 @@ class FeatureEncoding:
         decoded: dict[str, Any] = {}
         for column, part in self.by_column(_without_defects(self._inspect_array(as_table(X), _POSITIONS))):
             if column.kind == "numeric":
-                decoded[column.name] = part[:, 0]
+                decoded[column.name] = part[:, 0] if column.fill is None else np.where(part[:, 1], np.nan, part[:, 0])
             else:
                 codes = part[:, 0].astype(int) if len(column.categories) == 2 else part.argmax(axis=1)
                 categories = pd.Index(list(column.categories))
@@ -184,7 +198,8 @@ class FeatureEncoding:
         """
         try:
             columns = [
-                FeatureColumn(str(c["name"]), c["kind"], tuple(c["categories"])) for c in json.loads(text)["columns"]
+                FeatureColumn(str(c["name"]), c["kind"], tuple(c["categories"]), c.get("fill"))
+                for c in json.loads(text)["columns"]
             ]
         except (TypeError, KeyError, ValueError) as error:
             raise ChoiceGPError("this is not the JSON text of a feature encoding") from error
@@ -259,6 +274,20 @@ def _learned(name: str, column: pd.Series, places: Places) -> FeatureColumn:
     return FeatureColumn(name, "categorical", _few_enough(name, sorted(distinct)))
 
 
+def _with_missing(learned: FeatureColumn, column: pd.Series) -> FeatureColumn:
+    """Give the missing values of a column a category of their own, or the mean of its numbers."""
+    if not is_missing(column).any():
+        return learned
+    if learned.kind == "categorical":
+        known = [category for category in learned.categories if category != MISSING]
+        return learned._replace(categories=_few_enough(learned.name, [*known, MISSING]))
+    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    finite = values[np.isfinite(values)]
+    if len(finite) == 0:
+        raise ChoiceGPError(f"feature {learned.name!r} is missing everywhere; leave it out")
+    return learned._replace(fill=float(finite.mean()))
+
+
 def _few_enough(name: str, categories: Sequence[Any]) -> tuple[Any, ...]:
     if not categories:
         raise ChoiceGPError(f"feature {name!r} is a pandas Categorical without categories")
@@ -279,11 +308,11 @@ def _check_words(name: str, column: pd.Series, distinct: NDArray[Any], places: P
             )
         if not isinstance(value, str | numbers.Real):
             raise ChoiceGPError(f"feature {name!r} holds {kind_of(value)}; features must be numbers or words")
-    words = [value for value in distinct if not _reads_as_number(value)]
+    words = [value for value in distinct if not reads_as_number(value)]
     if 2 * len(words) >= len(distinct) and all(isinstance(value, str) for value in distinct):
         return
     # A number that Python cannot read (such as 5,5) shows best why the column was not read as numbers.
-    example = plain(next((value for value in distinct if not _is_float(value)), distinct[0]))
+    example = plain(next((value for value in distinct if not is_float(value)), distinct[0]))
     where = np.flatnonzero(column.isin(words or [example]).to_numpy(dtype=bool))
     if words:
         problem = f"feature {name!r} must be a number like most of its column, not "
@@ -295,25 +324,6 @@ def _check_words(name: str, column: pd.Series, distinct: NDArray[Any], places: P
         )
         found = [places.found("not-a-number", problem, where[0])]
     raise ChoiceDataError([defect for _, defect in found])
-
-
-def _is_float(value: Any) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _reads_as_number(value: Any) -> bool:
-    if not isinstance(value, str):
-        return True
-    text = value.strip().replace(" ", "").replace("\u00a0", "")
-    if not any(letter.isdigit() for letter in text):
-        return False
-    # Decimal commas and thousands separators: numbers to their writer, words to Python.
-    readings = (text, text.replace(",", "."), text.replace(",", ""), text.replace(".", "").replace(",", "."))
-    return any(map(_is_float, readings))
 
 
 def _encode_numeric(column: FeatureColumn, given: pd.Series, places: Places) -> Encoded:
@@ -335,7 +345,12 @@ def _encode_numeric(column: FeatureColumn, given: pd.Series, places: Places) -> 
         problem = f"feature {column.name!r} must be a number, not {plain(given.iloc[i])!r}"
         return places.found("not-a-number", problem, i)
 
-    return values[:, None], [defect(i) for i in np.flatnonzero(~np.isfinite(values))]
+    parts = [values]
+    if column.fill is not None:
+        missing = np.isnan(values) & ~wrong
+        values = np.where(missing, column.fill, values)
+        parts = [values, missing.astype(np.float64)]
+    return np.column_stack(parts), [defect(i) for i in np.flatnonzero(~np.isfinite(values))]
 
 
 def _as_float(value: Any) -> float:
@@ -351,6 +366,9 @@ def _encode_categorical(column: FeatureColumn, given: pd.Series, places: Places)
     codes, distinct = factorized(given)
     known = pd.Index(list(column.categories), dtype=object)
     found = np.append(known.get_indexer(pd.Index(distinct, dtype=object)), -1)[codes]
+    if MISSING in column.categories:
+        found[missing] = column.categories.index(MISSING)
+        missing = np.zeros_like(missing)
 
     def defect(i: int | np.integer) -> tuple[int, Defect]:
         if missing[i]:

@@ -1,136 +1,49 @@
-"""Reading a long table, one row per set and shown alternative: its columns by role, then its rows into a draft."""
+"""Reading the columns of a long table, one row per set and shown alternative, into a draft."""
 
-import os
+import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
-from choicegp.checks import id_array, kind_of, listed, plain
+from choicegp.checks import id_array, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
-from choicegp.reading.defects import Draft, Findings, Places, factorized, is_missing, offsets_of
+from choicegp.reading.columns import LongColumns, wide_hint
+from choicegp.reading.defects import (
+    ADVICE,
+    MANY_OBJECTS,
+    Draft,
+    Findings,
+    Places,
+    Rules,
+    factorized,
+    is_missing,
+    offsets_of,
+)
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
-from choicegp.reading.text import read_rows
+from choicegp.reading.flags import MARKED, Report, read_flags, read_marks
+from choicegp.reading.numbers import remarks_on_words
 
-_FLAGS: dict[Any, bool] = {0: False, 1: True, "0": False, "1": True}
-_FLAGS |= {word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
-
-
-class Roles(NamedTuple):
-    """Names of the columns of a long table; in a wide table, the parts of the names before the separator."""
-
-    set_id: str | None
-    object_id: str | None
-    chosen: str | None
-    available: str | None
-    respondent: str | None
-    weight: str | None
+_PEOPLE = re.compile(r"(respondent|participant|person|people|subject|user|panelist|resp|who)s?[ _.-]?(id|nr|no)?", re.I)
+_DEFAULT = Rules()
 
 
-class LongColumns(NamedTuple):
-    """The columns of a long table by their role, and how its rows are named.
-
-    ``absent`` marks alternatives that a wide table lists but leaves empty: they were not shown.
-    """
-
-    rows: NDArray[np.int64]
-    source: str
-    set_id: pd.Series
-    object_id: pd.Series | None
-    chosen: pd.Series | None
-    available: pd.Series | None
-    respondent: pd.Series | None
-    weight: pd.Series | None
-    features: pd.DataFrame
-    absent: NDArray[np.bool_] | None = None
-
-
-def long_columns(frame: Any, roles: Roles, features: Sequence[str] | None) -> LongColumns:
-    """Find the columns of a long table."""
-    check_roles(roles)
-    if roles.set_id is None:
-        raise ChoiceGPError("set_id must name the column that says to which set each row belongs")
-    table, rows, source = opened(frame, [roles.set_id, roles.object_id, roles.respondent])
-    has = f"the columns are {listed(table.columns)}"
-    named = {role: name for role, name in roles._asdict().items() if name is not None}
-    for role, name in named.items():
-        if name not in table.columns:
-            hint = "; pass chosen=None (--no-choices) if there are no choices" if role == "chosen" else ""
-            raise ChoiceGPError(f"{source}: there is no column {name!r} ({role}); {has}{hint}")
-    if features is None:
-        wanted = [name for name in table.columns if name not in named.values()]
-    else:
-        wanted = name_list(features, "features")
-    for name in wanted:
-        if name not in table.columns:
-            raise ChoiceGPError(f"{source}: there is no feature column {name!r}; {has}")
-        if name in named.values():
-            raise ChoiceGPError(f"the column {name!r} cannot be both a feature and something else")
-    if not wanted:
-        raise ChoiceGPError(f"{source}: there is no feature column; {has}")
-    found: dict[str, Any] = {role: table.get(name) for role, name in roles._asdict().items()}
-    return LongColumns(rows=rows, source=source, features=table[wanted], **found)
-
-
-def check_roles(roles: Roles) -> None:
-    """Refuse names of columns that are no text, or that are given twice."""
-    taken: dict[Any, str] = {}
-    for role, name in roles._asdict().items():
-        if name is None:
-            continue
-        if not isinstance(name, str | int):
-            raise ChoiceGPError(f"{role} must be the name of a column, not {kind_of(name)}")
-        # A table with one set per person may name its sets by the person.
-        if name in taken and {role, taken[name]} != {"set_id", "respondent"}:
-            raise ChoiceGPError(f"the column {name!r} cannot be both {taken[name]} and {role}")
-        taken.setdefault(name, role)
-
-
-def name_list(values: Any, argument: str) -> list[Any]:
-    """Return the names of columns that an argument gives, at least one."""
-    if isinstance(values, str):
-        return [values]
-    if not isinstance(values, list | tuple | pd.Index | np.ndarray) or getattr(values, "ndim", 1) != 1:
-        raise ChoiceGPError(f"{argument} must be a list of names, not {kind_of(values)}")
-    names = [plain(value) for value in values]
-    for name in names:
-        if not isinstance(name, str | int):
-            raise ChoiceGPError(f"{argument} must be a list of names, but it holds {kind_of(name)}")
-    if not names:
-        raise ChoiceGPError(f"{argument} is empty; give at least one name")
-    return names
-
-
-def opened(frame: Any, ids: Sequence[str | None]) -> tuple[pd.DataFrame, NDArray[np.int64], str]:
-    """Return a table, the numbers of its rows, and where it comes from; ``ids`` are the columns that hold ids."""
-    if isinstance(frame, str | os.PathLike):
-        read = read_rows(frame, [name for name in ids if name is not None])
-        return read.frame, read.rows, f"{os.fspath(frame)} (the header is row 1)"
-    if not isinstance(frame, pd.DataFrame):
-        raise ChoiceGPError(f"the table must be a DataFrame or the path of a CSV or Parquet file, not {kind_of(frame)}")
-    if len(frame) == 0:
-        raise ChoiceGPError("the DataFrame has no rows")
-    if isinstance(frame.columns, pd.MultiIndex):
-        raise ChoiceGPError("the DataFrame's columns have several levels; give each column one name")
-    if not frame.columns.is_unique:
-        raise ChoiceGPError(
-            f"the DataFrame has columns of the same name: {listed(frame.columns[frame.columns.duplicated()])}"
-        )
-    return frame.reset_index(drop=True), np.arange(len(frame)), "DataFrame (rows counted from 0)"
-
-
-def read_long(columns: LongColumns, encoding: FeatureEncoding | None) -> tuple[Draft, Findings]:
+def read_long(
+    columns: LongColumns, encoding: FeatureEncoding | None, rules: Rules = _DEFAULT
+) -> tuple[Draft, Findings]:
     """Read the columns of a long table into a draft, and report what is wrong row by row."""
     lost = is_missing(columns.set_id)
     of_set = factorized(columns.set_id.where(~lost) if lost.any() else columns.set_id)[0]
     first_of_set = _first_places(of_set)
-    no_id = [Defect("missing-id", "the set's id is missing", int(columns.rows[i])) for i in np.flatnonzero(lost)]
+    no_id = _rows_without_sets(columns, np.flatnonzero(lost))
     if len(first_of_set) == 0:
-        raise ChoiceDataError(no_id, columns.source)
+        raise ChoiceDataError(no_id, columns.source, ADVICE)
     set_ids = id_array(columns.set_id.iloc[first_of_set], len(first_of_set), "set_id", "sets")
     findings = Findings(set_ids, columns.source, columns.rows[first_of_set])
+    findings.remarks += columns.remarks
     for defect in no_id:
         findings.add(defect)
     labels = None
@@ -142,23 +55,82 @@ def read_long(columns: LongColumns, encoding: FeatureEncoding | None) -> tuple[D
         objects = None if labels is None else labels[places]
         findings.in_sets(kind, problem, of_set[places], objects, columns.rows[places])
 
-    shown, chosen = _shown_and_chosen(columns, of_set >= 0, report)
+    for kind, problem, place in columns.found:
+        findings.in_sets(kind, problem, of_set[[place]], rows=columns.rows[[place]])
+    shown = _shown(columns, of_set >= 0, report, findings)
+    marks = chosen = None
+    if columns.chosen is not None and rules.question in MARKED:
+        marks = read_marks(columns.chosen, rules.question, shown, report)
+    elif columns.chosen is not None:
+        chosen = _chosen(columns.chosen, of_set >= 0, shown, report, findings)
     entries = np.flatnonzero(shown)
     entries = entries[np.argsort(of_set[entries], kind="stable")]
-    X, ids, encoding, flat = _objects(columns, entries, encoding, report)
+    X, ids, encoding, flat = _objects(columns, entries, encoding, rules, report, findings)
+    offsets = offsets_of(np.bincount(of_set[entries], minlength=len(set_ids)))
+    _remark_on_sets(columns, of_set, first_of_set, np.diff(offsets), findings)
     draft = Draft(
         X=X,
         object_ids=ids,
         encoding=encoding,
         flat_shown=flat,
-        offsets=offsets_of(np.bincount(of_set[entries], minlength=len(set_ids))),
+        offsets=offsets,
         flat_chosen=None if chosen is None else chosen[entries],
         set_ids=set_ids,
         respondents=_one_per_set(columns.respondent, "respondent", of_set, first_of_set, report),
         weights=_weights(columns, of_set, first_of_set, report),
+        kinds=_one_per_set(columns.kind, "kind", of_set, first_of_set, report),
         rows=columns.rows[entries],
+        marks=None if marks is None else marks[entries],
     )
     return draft, findings
+
+
+def _rows_without_sets(columns: LongColumns, lost: NDArray[np.int64]) -> list[Defect]:
+    """Report the rows without a set; if only the last one has none, it may hold totals."""
+    rows = np.unique(columns.rows[lost]).tolist()  # a row of a wide table stands for several objects
+    found = [Defect("missing-id", "the set's id is missing", row) for row in rows]
+    if rows == [columns.rows[-1]] and rows != [columns.rows[0]]:
+        problem = "the last row has no set; it seems to hold totals, not an object"
+        found = [Defect("totals-row", problem, rows[0])]
+    return found if columns.totals is None else [*found, columns.totals]
+
+
+def _remark_on_sets(
+    columns: LongColumns,
+    of_set: NDArray[np.int64],
+    first_of_set: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    findings: Findings,
+) -> None:
+    """Warn where the id of a set seems to lack a column, or a table to be a wide one."""
+    names = [name for name in columns.features.columns if _PEOPLE.fullmatch(str(name))]
+    set_id = columns.set_id.name
+    for name in names:
+        codes = factorized(columns.features[name])[0]
+        if (codes != codes[first_of_set][of_set])[of_set >= 0].any():
+            findings.remarks.append(
+                UserWarning(
+                    f"one set id serves several values of {name!r}, which is read as a feature: if it names people, "
+                    "the set id lacks a column" + ("" if set_id is None else f"; pass set_id={[name, set_id]!r}")
+                )
+            )
+            return
+        findings.remarks.append(
+            UserWarning(f"column {name!r} is read as a feature; if it names people, pass respondent={name!r}")
+        )
+    large = (sizes > MANY_OBJECTS) & (columns.absent is None)  # a wide table lists what is shown at once
+    if large.any():
+        findings.remarks.append(
+            UserWarning(
+                f"{large.sum()} of {len(sizes)} sets show more than {MANY_OBJECTS} objects, the largest "
+                f"{sizes.max()}: if no one saw as many at once, the set id lacks a column such as the respondent"
+                + ("" if set_id is None else f"; pass set_id={['respondent', set_id]!r}")
+            )
+        )
+    hint = wide_hint(list(columns.features.columns)) if sizes.max() == 1 and columns.absent is None else ""
+    if hint:
+        findings.advice["wrong-flag"] = hint
+        findings.remarks.append(UserWarning(f"every set shows one object, and {hint}"))
 
 
 def _first_places(codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -170,37 +142,31 @@ def _first_places(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     return first
 
 
-def _shown_and_chosen(
-    columns: LongColumns, in_set: NDArray[np.bool_], report: Any
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
+def _shown(columns: LongColumns, in_set: NDArray[np.bool_], report: Report, findings: Findings) -> NDArray[np.bool_]:
     shown = in_set.copy() if columns.absent is None else in_set & ~columns.absent
     if columns.available is not None:
-        available, unclear = _flags(columns.available, "availability", in_set, shown, report)
+        available, unclear, note = read_flags(columns.available, "availability", in_set, shown, report)
+        findings.remarks += [] if note is None else [note]
         shown &= available | unclear
-    if columns.chosen is None:
-        return shown, None
-    chosen, _ = _flags(columns.chosen, "choice", in_set, shown, report)
+    return shown
+
+
+def _chosen(
+    column: pd.Series, in_set: NDArray[np.bool_], shown: NDArray[np.bool_], report: Report, findings: Findings
+) -> NDArray[np.bool_]:
+    chosen, _, note = read_flags(column, "choice", in_set, shown, report)
+    findings.remarks += [] if note is None else [note]
     report("chosen-not-shown", "the object is chosen but was not shown", np.flatnonzero(in_set & chosen & ~shown))
-    return shown, chosen
-
-
-def _flags(
-    column: pd.Series, what: str, in_set: NDArray[np.bool_], shown: NDArray[np.bool_], report: Any
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Read flags: their values, and which are not 0/1 (reported) or missing (reported where an object is shown)."""
-    missing = is_missing(column)
-    codes, distinct = factorized(column)
-    known = [_FLAGS.get(value) for value in distinct]
-    values = np.array([bool(flag) for flag in known] + [False])[codes]
-    unclear = np.array([flag is None for flag in known] + [True])[codes] | missing
-    places = np.flatnonzero(in_set & unclear & (shown | ~missing))
-    said = ["it is missing" if missing[i] else f"{plain(column.iloc[i])!r}" for i in places]
-    report("wrong-flag", [f"the {what} has a flag that is not 0/1: {value}" for value in said], places)
-    return values, unclear
+    return chosen
 
 
 def _objects(
-    columns: LongColumns, entries: NDArray[np.int64], encoding: FeatureEncoding | None, report: Any
+    columns: LongColumns,
+    entries: NDArray[np.int64],
+    encoding: FeatureEncoding | None,
+    rules: Rules,
+    report: Report,
+    findings: Findings,
 ) -> tuple[NDArray[np.float64], NDArray[Any], FeatureEncoding, NDArray[np.int64]]:
     """Make each distinct (id, features) an object: X, ids, encoding, and the object of each entry."""
     if encoding is not None:
@@ -209,10 +175,16 @@ def _objects(
         raise ChoiceGPError(f"{columns.source}: no row shows an object")
     shown, places = columns.features.iloc[entries], Places(columns.rows[entries])
     try:
-        encoding = FeatureEncoding.learn(shown, places=places) if encoding is None else encoding
+        if encoding is None:
+            encoding = FeatureEncoding.learn(shown, places=places, missing=rules.missing)
+            words = [column.name for column in encoding.columns if column.kind == "categorical"]
+            findings.remarks += remarks_on_words(shown.set_axis(shown.columns.map(str), axis=1), words) if words else []
     except ChoiceDataError as error:
-        raise ChoiceDataError(error.defects, columns.source) from error
+        raise ChoiceDataError(error.defects, columns.source, ADVICE) from error
     X, defects = encoding.inspect(shown, places=places)
+    named = {str(name): column for name, column in shown.items()}
+    words = [c.name for c in encoding.columns if c.kind == "numeric" and not is_numeric_dtype(named[c.name].dtype)]
+    findings.advice["not-a-number"] = ADVICE["not-a-number"].replace("['COLUMN']", repr(words))
     good = np.ones(len(entries), dtype=bool)
     for position, defect in defects:
         good[position] = False

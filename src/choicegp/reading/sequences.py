@@ -7,10 +7,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from choicegp.checks import as_index, as_table, check_one_of, id_array, kind_of, number_array, plain, unique_index
+from choicegp.checks import (
+    as_index,
+    as_table,
+    check_one_of,
+    id_array,
+    kind_of,
+    listed,
+    number_array,
+    plain,
+    unique_index,
+)
 from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.defects import Draft, Findings, Places, is_missing, offsets_of
+from choicegp.reading.defects import Draft, Findings, Missing, Places, is_missing, offsets_of
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
+from choicegp.reading.flags import yes_or_no
 
 _SET_TYPES = (list, tuple, range, np.ndarray, pd.Series, pd.Index, set, frozenset)
 
@@ -46,18 +57,19 @@ def read_sets(
     set_ids: Any = None,
     kinds: Any = None,
     encoding: FeatureEncoding | None = None,
+    missing: Missing = "error",
 ) -> tuple[Draft, Findings]:
     """Read sets into a draft, and report objects that are unknown, missing or chosen without being shown."""
     check_one_of("by", by, ("row", "id"))
-    table, ids, encoding, object_defects = _read_objects(X, object_ids, encoding)
+    table, ids, encoding, object_defects = _read_objects(X, object_ids, encoding, missing)
     sets = flatten(shown, "shown")
     m = len(sets.sizes)
     if m == 0:
         raise ChoiceGPError("there are no sets: shown is empty")
     named = np.arange(m) if set_ids is None else id_array(set_ids, m, "set_ids", "sets")
-    missing = np.flatnonzero(is_missing(named))
-    if len(missing):
-        raise ChoiceGPError(f"set_ids has no id at position {missing[0]}")
+    nameless = np.flatnonzero(is_missing(named))
+    if len(nameless):
+        raise ChoiceGPError(f"set_ids has no id at position {nameless[0]}")
     unique_index(named, "every set needs an id of its own")
     findings = Findings(named)
     for position, defect in object_defects:
@@ -97,8 +109,96 @@ def read_pairs(X: pd.DataFrame | ArrayLike, pairs: Any, **options: Unpack[SetOpt
     return read_sets(X, shown, shown[:, :1], **options)
 
 
+def read_best_worst(
+    X: pd.DataFrame | ArrayLike, shown: Any, best: Any, worst: Any, **options: Unpack[SetOptions]
+) -> tuple[Draft, Findings]:
+    """Read sets of which the best and the worst object were marked; the options are as in :func:`read_sets`."""
+    draft, findings = read_sets(X, shown, _singles(best, "best"), **options)
+    worst_draft, worst_findings = read_sets(X, shown, _singles(worst, "worst"), **options)
+    assert draft.flat_chosen is not None
+    assert worst_draft.flat_chosen is not None
+    known = set(findings.defects)
+    for k, defect in worst_findings.found():
+        if defect not in known:
+            findings.in_sets(defect.kind, defect.problem, np.array([k]), [defect.object])
+    sizes = np.diff(draft.offsets)
+    both = np.repeat(np.arange(len(sizes)), sizes)[draft.flat_chosen & worst_draft.flat_chosen]
+    findings.in_sets("best-is-worst", "one object is both the best and the worst", both)
+    marks = draft.flat_chosen.astype(np.float64)
+    marks[worst_draft.flat_chosen] = -1.0
+    return draft._replace(flat_chosen=None, marks=marks), findings
+
+
+def read_rankings(
+    X: pd.DataFrame | ArrayLike, rankings: Any, shown: Any = None, **options: Unpack[SetOptions]
+) -> tuple[Draft, Findings]:
+    """Read rankings, the best object first; the options are as in :func:`read_sets`."""
+    ranked = flatten(rankings, "rankings")
+    ranks = (np.arange(len(ranked.labels)) - offsets_of(ranked.sizes)[:-1][ranked.of_set] + 1).astype(np.float64)
+    if shown is None:
+        draft, findings = read_sets(X, rankings, None, **options)
+        return draft._replace(marks=ranks), findings
+    draft, findings = read_sets(X, shown, rankings, **options)
+    by = options.get("by", "row")
+    rows = _object_rows(ranked, draft.object_ids, by, Findings(draft.set_ids), "rankings")
+    keys = ranked.of_set * len(draft.object_ids) + rows
+    sizes = np.diff(draft.offsets)
+    places = np.repeat(np.arange(len(sizes)), sizes) * len(draft.object_ids) + draft.flat_shown
+    rank_of = pd.Series(ranks[rows >= 0], index=keys[rows >= 0])
+    found = pd.Series(places).map(rank_of[~rank_of.index.duplicated()])
+    return draft._replace(flat_chosen=None, marks=np.asarray(found, dtype=np.float64)), findings
+
+
+def read_ratings(
+    X: pd.DataFrame | ArrayLike, ratings: pd.DataFrame | ArrayLike, **options: Unpack[SetOptions]
+) -> tuple[Draft, Findings]:
+    """Read ratings, one row per person and one column per object; the options are as in :func:`read_sets`."""
+    for name in ("respondents", "set_ids", "by", "kinds"):
+        if name in options:
+            raise ChoiceGPError(f"ratings have no option {name}: their rows are persons and their columns objects")
+    people: Any = None
+    if isinstance(ratings, pd.DataFrame):
+        people = id_array(ratings.index, len(ratings), "the index of ratings", "persons")
+        unique_index(people, "every person needs one row of ratings")
+        if isinstance(X, pd.DataFrame) and "object_ids" not in options:
+            index = unique_index(X.index.to_numpy(), "every object needs an id of its own")
+            unknown = [name for name in ratings.columns if name not in index]
+            if unknown:
+                raise ChoiceGPError(f"there are ratings of {listed(unknown)}, but no such object in X")
+            ratings = ratings.reindex(columns=index)
+    table = as_table(ratings, "ratings")
+    people = np.arange(len(table)) if people is None else people
+    n_objects = len(X) if isinstance(X, pd.DataFrame) else len(as_table(X))
+    if table.shape[1] != n_objects:
+        raise ChoiceGPError(f"ratings have {table.shape[1]} columns but there are {n_objects} objects")
+    if np.isinf(table).any():
+        raise ChoiceGPError("ratings must be finite numbers, or NaN where an object was not rated")
+    rated = ~np.isnan(table)
+    shown = [np.flatnonzero(row) for row in rated]
+    draft, findings = read_sets(X, shown, None, **{**options, "respondents": people, "set_ids": people})
+    return draft._replace(marks=table[rated]), findings
+
+
+def read_yes_no(
+    X: pd.DataFrame | ArrayLike, objects: Any, answers: Any, **options: Unpack[SetOptions]
+) -> tuple[Draft, Findings]:
+    """Read single objects that were accepted or not; the options are as in :func:`read_sets`."""
+    shown = _singles(objects, "objects")
+    accepted = yes_or_no(answers)
+    if len(accepted) != len(shown):
+        raise ChoiceGPError(f"there are {len(shown)} objects but {len(accepted)} answers")
+    chosen = [one if yes else [] for one, yes in zip(shown, accepted, strict=True)]
+    return read_sets(X, shown, chosen, **options)
+
+
+def _singles(values: Any, name: str) -> list[list[Any]]:
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        raise ChoiceGPError(f"{name} must be a sequence of objects, not {kind_of(values)}")
+    return [[plain(value)] for value in values]
+
+
 def _read_objects(
-    X: pd.DataFrame | ArrayLike, object_ids: Any, encoding: FeatureEncoding | None
+    X: pd.DataFrame | ArrayLike, object_ids: Any, encoding: FeatureEncoding | None, missing: Missing
 ) -> tuple[NDArray[np.float64], NDArray[Any], FeatureEncoding, list[tuple[int, Defect]]]:
     """Return encoded features, ids, encoding and the defects (with positions) of an object table."""
     if encoding is not None:
@@ -113,8 +213,10 @@ def _read_objects(
     ids = id_array(object_ids, len(table), "object_ids", "objects")
     places = Places(objects=ids)
     if encoding is None and isinstance(table, pd.DataFrame):
-        encoding = FeatureEncoding.learn(table, places=places)
+        encoding = FeatureEncoding.learn(table, places=places, missing=missing)
     elif encoding is None:
+        if missing == "level" and np.isnan(np.asarray(table)).any():
+            raise ChoiceGPError("missing='level' adds features with names: give the objects as a DataFrame")
         encoding = FeatureEncoding.plain(table.shape[1])
     features, defects = encoding.inspect(table, places=places)
     for i in np.flatnonzero(is_missing(ids)):

@@ -1,13 +1,14 @@
-"""Reading and writing tables: CSV, TSV and Parquet, with errors that name the row.
+"""Reading and writing tables: CSV, TSV, Parquet and Excel, with errors that name the row.
 
-The suffix of a file decides its format. An empty cell is a missing value; in a column of numbers so are the
-usual words for it (NA, NaN, null, None), which in a column of words stay words.
+The suffix of a file decides its format. A CSV file may have semicolons and decimal commas. An empty cell is a missing
+value; in a column of numbers so are the usual words for it (NA, NaN, null, None), which in a column of words are words.
 """
 
 import csv
 import gzip
 import io
 import os
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,16 +19,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, ReadingNote
 from choicegp.files import replaced_when_complete
+from choicegp.reading.numbers import MISSING_WORDS, numbers_in_text
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
-_SUFFIXES = (*_SEPARATORS, ".parquet")
-_MISSING_WORDS = frozenset(
-    ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT", "-nan", "-NaN"]
-)
+_EXCEL = (".xlsx", ".xlsm")
+_SUFFIXES = (*_SEPARATORS, ".parquet", *_EXCEL)
 # In bytes. What is longer is no table, and a file without an end must not fill the memory.
 _LONGEST_LINE = 2**24
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_CELL = 2**17  # the limit of Python's own csv module
 # Floats must come back as they were written; from 3.1 on pandas does so by itself and deprecates the option.
 _PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
@@ -41,14 +42,22 @@ class FileRows(NamedTuple):
     rows: NDArray[np.int64]
 
 
+class FileTable(NamedTuple):
+    """A table, the numbers of its rows in the file, and how it was read where that was not plain."""
+
+    frame: pd.DataFrame
+    rows: NDArray[np.int64]
+    remarks: tuple[Warning, ...] = ()
+
+
 def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows:
     """Read a table and the numbers of its rows in the file; rows that are entirely empty are left out.
 
     Parameters
     ----------
     path : str or path
-        A .csv, .tsv, .csv.gz, .tsv.gz or .parquet file. If it cannot be read, a ``ChoiceGPError`` says in one line what
-        is wrong with it, in which row, and what to do.
+        A .csv, .tsv, .csv.gz, .tsv.gz, .xlsx or .parquet file. If it cannot be read, a ``ChoiceGPError`` says in one
+        line what is wrong with it, in which row, and what to do.
     ids : sequence of str
         Columns that keep ids such as 007 as they are.
 
@@ -60,18 +69,50 @@ def read_rows(path: str | os.PathLike[str], ids: Sequence[str] = ()) -> FileRows
     >>> read_rows(f"{folder}/pens.csv").frame["price"].tolist()
     [3, 5]
     """
+    return FileRows(*read_file(path, ids)[:2])
+
+
+def read_file(path: str | os.PathLike[str], ids: Sequence[str] = (), decimal: str | None = None) -> FileTable:
+    """Read a table as :func:`read_rows` does, with notes on how; ``decimal`` is the sign in a file with semicolons."""
     file, suffix = _checked_path(path)
     content = _file_bytes(file, suffix)
     if not content:
         raise ChoiceGPError(f"{file} is empty")
     if suffix == ".parquet":
         return _read_parquet(file, content)
-    return _read_text(file, _decoded(file, content), _SEPARATORS[suffix], ids)
+    if suffix in _EXCEL:
+        return _read_excel(file, content, ids)
+    text, separator = _decoded(file, content), _SEPARATORS[suffix]
+    notes = ["was read as UTF-16"] if content.startswith(_UTF16) else []
+    header = re.sub('"[^"]*"', "", re.split("[\r\n]", text.lstrip(), maxsplit=1)[0])
+    if separator == "," and ";" in header and "," not in header:
+        separator = ";"
+    if separator != ";" and decimal is None:
+        read = _read_text(file, text, separator, ids)
+    else:
+        # A point may separate thousands: what a number is can only be decided over whole columns.
+        read = _read_text(file, text, separator, ids, as_text=True)
+        frame, sign = _with_numbers(file, read.frame, ids, decimal)
+        read = read._replace(frame=frame)
+        signs = {",": " and decimal commas", ".": " and decimal points"}.get(sign, "")
+        notes += [f"was read with semicolons between its columns{signs}"] if separator == ";" else []
+    return read._replace(remarks=tuple(ReadingNote(f"{file} {note}") for note in notes))
+
+
+def _with_numbers(file: Path, frame: pd.DataFrame, ids: Sequence[str], decimal: str | None) -> tuple[pd.DataFrame, str]:
+    try:
+        return numbers_in_text(frame, [str(name) for name in frame.columns if name not in ids], decimal)
+    except ChoiceGPError as error:
+        raise ChoiceGPError(f"{file}: {error}") from error
 
 
 def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a table, without its index, to a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, whole or not at all."""
     file, suffix = _checked_path(path)
+    if suffix in _EXCEL:
+        raise ChoiceGPError(
+            f"{file}: Excel files are only read; the suffix of a table to write is one of {', '.join(_SUFFIXES[:-2])}"
+        )
     compression = "gzip" if suffix.endswith(".gz") else None
     with replaced_when_complete(file) as handle:
         if suffix == ".parquet":
@@ -101,7 +142,7 @@ def _file_bytes(file: Path, suffix: str) -> bytes:
         raise ChoiceGPError(f"{file} is a device; name a file")
     try:
         with file.open("rb") as handle:
-            if suffix == ".parquet":
+            if suffix == ".parquet" or suffix in _EXCEL:
                 return handle.read()
             return _read_lines(file, gzip.GzipFile(fileobj=handle) if suffix.endswith(".gz") else handle)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -137,8 +178,14 @@ def _decoded(file: Path, content: bytes) -> str:
     for start, kind in ((b"PAR1", "Parquet"), (b"PK\x03\x04", "spreadsheet or zip"), (b"\x1f\x8b", "gzip")):
         if content.startswith(start):
             raise ChoiceGPError(f"{file} is a {kind} file, not text; give it its own suffix or save it as CSV")
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ChoiceGPError(f"{file} is in UTF-16; save it as CSV in UTF-8")
+    if content.startswith(_UTF16):
+        try:
+            text = content.decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise ChoiceGPError(
+                f"{file} begins like UTF-16 but is not: {error.reason}; save it as CSV in UTF-8"
+            ) from error
+        content = text.encode("utf-8", errors="replace")
     nul = content.find(b"\0")
     if nul >= 0:
         raise ChoiceGPError(f"{file} is not text: it has a NUL byte at position {nul} (row {_line(content, nul)})")
@@ -155,7 +202,7 @@ def _line(content: bytes, position: int) -> int:
     return content.count(b"\n", 0, position) + 1
 
 
-def _read_text(file: Path, text: str, separator: str, ids: Sequence[str]) -> FileRows:
+def _read_text(file: Path, text: str, separator: str, ids: Sequence[str], as_text: bool = False) -> FileTable:
     if not text.strip():
         raise ChoiceGPError(f"{file} is empty")
     names = _checked_records(file, text, separator)
@@ -166,7 +213,7 @@ def _read_text(file: Path, text: str, separator: str, ids: Sequence[str]) -> Fil
             header=0,
             names=names,
             index_col=False,
-            dtype=dict.fromkeys([name for name in ids if name in names], str),
+            dtype=str if as_text else dict.fromkeys([name for name in ids if name in names], str),
             keep_default_na=False,
             na_values=[""],
             skip_blank_lines=False,
@@ -176,18 +223,23 @@ def _read_text(file: Path, text: str, separator: str, ids: Sequence[str]) -> Fil
         )
     except (pd.errors.ParserError, ValueError, OverflowError) as error:
         raise ChoiceGPError(f"{file} cannot be read as a table: {str(error).splitlines()[0]}") from error
+    return _tidied(file, frame, ids, as_text)
+
+
+def _tidied(file: Path, frame: pd.DataFrame, ids: Sequence[str], as_text: bool = False) -> FileTable:
+    """Leave out empty rows, and turn columns of ids and (unless they stay text) of numbers into what they are."""
     rows = np.arange(len(frame)) + 2
-    filled = np.asarray(frame.notna()).any(axis=1)
-    if not filled.all():
-        frame, rows = frame[filled].reset_index(drop=True), rows[filled]
+    filled = np.flatnonzero(np.asarray(frame.notna()).any(axis=1))
+    if len(filled) < len(frame):
+        frame, rows = frame.iloc[filled].reset_index(drop=True), rows[filled]
     if len(frame) == 0:
         raise ChoiceGPError(f"{file} has a header but no rows")
-    for name in names:
+    for name in frame.columns:
         column = frame[name]
-        tidy = _tidy_id(column) if name in ids else _tidy(column)
+        tidy = tidy_id(column) if name in ids else column if as_text else _tidy(column)
         if tidy is not column:  # setting thousands of columns takes long
             frame[name] = tidy
-    return FileRows(frame, rows)
+    return FileTable(frame, rows)
 
 
 def _checked_records(file: Path, text: str, separator: str) -> list[str]:
@@ -267,7 +319,7 @@ def _tidy(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
     distinct = pd.Index(column.dropna().unique())
-    words = distinct[[isinstance(value, str) and value.strip() in _MISSING_WORDS for value in distinct]]
+    words = distinct[[isinstance(value, str) and value.strip() in MISSING_WORDS for value in distinct]]
     if len(words) == 0:
         return column
     rest = pd.to_numeric(pd.Series(distinct.difference(words, sort=False)), errors="coerce")
@@ -276,7 +328,7 @@ def _tidy(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column.mask(column.isin(words)))
 
 
-def _tidy_id(column: pd.Series) -> pd.Series:
+def tidy_id(column: pd.Series) -> pd.Series:
     """Ids that are whole numbers, written plainly, become numbers; all others stay text."""
     distinct = column.dropna().unique()
     if not all(
@@ -289,7 +341,17 @@ def _tidy_id(column: pd.Series) -> pd.Series:
     return column.astype(np.int64)
 
 
-def _read_parquet(file: Path, content: bytes) -> FileRows:
+def _read_excel(file: Path, content: bytes, ids: Sequence[str]) -> FileTable:
+    from choicegp.reading.excel import read_sheet
+
+    frame, remarks = read_sheet(file, content)
+    _check_names(file, frame.columns.tolist())
+    words = [name for name in ids if name in frame and all(isinstance(value, str) for value in frame[name].dropna())]
+    frame = frame.reset_index(drop=True).infer_objects()
+    return _tidied(file, frame, words)._replace(remarks=tuple(remarks))
+
+
+def _read_parquet(file: Path, content: bytes) -> FileTable:
     import pyarrow as pa
 
     table = open_parquet(file, pa.BufferReader(content))
@@ -303,7 +365,7 @@ def _read_parquet(file: Path, content: bytes) -> FileRows:
         frame = frame.reset_index()
     if len(frame) == 0:
         raise ChoiceGPError(f"{file} has columns ({listed(frame.columns)}) but no rows")
-    return FileRows(frame.reset_index(drop=True), np.arange(len(frame)) + 2)
+    return FileTable(frame.reset_index(drop=True), np.arange(len(frame)) + 2)
 
 
 def open_parquet(file: Path, source: Any = None) -> Any:

@@ -8,13 +8,30 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed, plain
-from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
-from choicegp.reading.defects import is_missing
-from choicegp.reading.long import LongColumns, Roles, check_roles, name_list, opened
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingNote
+from choicegp.reading.columns import (
+    LongColumns,
+    Roles,
+    check_roles,
+    close_names,
+    joined_ids,
+    name_list,
+    number_names,
+    opened,
+)
+from choicegp.reading.defects import factorized, is_missing
+from choicegp.reading.numbers import NumberForm, read_numbers
+
+_NO_NUMBERS = NumberForm()
 
 
 def wide_columns(
-    frame: Any, roles: Roles, alternatives: Sequence[Any], features: Sequence[str], sep: str
+    frame: Any,
+    roles: Roles,
+    alternatives: Sequence[Any],
+    features: Sequence[str],
+    sep: str,
+    numbers: NumberForm = _NO_NUMBERS,
 ) -> LongColumns:
     """Find the columns of a wide table and turn them into the columns of a long one."""
     check_roles(roles)
@@ -25,38 +42,101 @@ def wide_columns(
     def of_stub(stub: str | None) -> list[str]:
         return [] if stub is None else [f"{stub}{sep}{name}" for name in names]
 
-    table, rows, source = opened(frame, [roles.set_id, roles.respondent, *of_stub(roles.object_id)])
-    groups = [*stubs, roles.chosen, roles.available, roles.object_id]
-    wanted = [column for stub in groups for column in of_stub(stub)]
-    wanted += [name for name in (roles.set_id, roles.respondent, roles.weight) if name is not None]
+    of_sets = [name for role, name in roles.columns() if role in ("set_id", "respondent", "weight", "kind")]
+    ids = [name for role, name in roles.columns() if role in ("set_id", "respondent")]
+    table, rows, source, remarks, totals = opened(frame, [*ids, *of_stub(roles.object_id)], numbers.decimal)
+    one_chosen = roles.chosen in table.columns and not any(name in table.columns for name in of_stub(roles.chosen))
+    groups = [*stubs, None if one_chosen else roles.chosen, roles.available, roles.object_id]
+    wanted = [column for stub in groups for column in of_stub(stub)] + of_sets
     missing = [name for name in wanted if name not in table.columns]
     if missing:
+        close = "".join(f"did you mean {one!r}? " for one in close_names(missing[0], table.columns))
         raise ChoiceGPError(
-            f"{source}: there are no columns {listed(missing)}; the columns are {listed(table.columns)}"
+            f"{source}: there are no columns {listed(missing)}; {close}the columns are {listed(table.columns)}"
         )
     m, a = len(table), len(names)
 
     def stacked(stub: str) -> pd.Series:
-        return _stacked([table[column] for column in of_stub(stub)])
+        return _stacked([table[column] for column in of_stub(stub)]).rename(stub)
 
-    def repeated(column: pd.Series) -> pd.Series:
-        return column.repeat(a).reset_index(drop=True)
+    def repeated(column: pd.Series | None) -> pd.Series | None:
+        return None if column is None else column.repeat(a).reset_index(drop=True)
 
+    set_id = pd.Series(np.arange(m), name="choice_id")
     if roles.set_id is not None:
-        _check_one_row_per_set(table[roles.set_id], rows, source)
-    table_features = pd.DataFrame({stub: stacked(stub) for stub in stubs})
+        set_id = joined_ids([table[name] for role, name in roles.columns() if role == "set_id"])
+        _check_one_row_per_set(set_id, rows, source)
+    table_features = _with_numbers(pd.DataFrame({stub: stacked(stub) for stub in stubs}), numbers)
+    chosen, found = None, list[tuple[str, str, int]]()
+    if one_chosen:
+        chosen, note, found = _named_choices(table[roles.chosen], names, source)
+        remarks = (*remarks, note)
+    elif roles.chosen is not None:
+        chosen = stacked(roles.chosen)
+    long_id = repeated(set_id)
+    assert long_id is not None
     return LongColumns(
         rows=np.repeat(rows, a),
         source=source,
-        set_id=repeated(pd.Series(np.arange(m)) if roles.set_id is None else table[roles.set_id]),
+        set_id=long_id,
         object_id=pd.Series(names * m) if roles.object_id is None else stacked(roles.object_id),
-        chosen=None if roles.chosen is None else stacked(roles.chosen),
+        chosen=chosen,
         available=None if roles.available is None else stacked(roles.available),
-        respondent=None if roles.respondent is None else repeated(table[roles.respondent]),
-        weight=None if roles.weight is None else repeated(table[roles.weight]),
+        respondent=repeated(table.get(roles.respondent)),
+        weight=repeated(table.get(roles.weight)),
+        kind=repeated(table.get(roles.kind)),
         features=table_features,
         absent=np.logical_and.reduce([is_missing(table_features[stub]) for stub in stubs]),
+        one_chosen=one_chosen,
+        found=tuple(found),
+        remarks=remarks,
+        totals=totals,
     )
+
+
+def _with_numbers(features: pd.DataFrame, numbers: NumberForm) -> pd.DataFrame:
+    for stub in number_names(numbers):
+        if stub not in features:
+            raise ChoiceGPError(f"numbers names {stub!r}, which is none of the features {listed(features.columns)}")
+        features[stub] = read_numbers(features[stub], numbers.decimal)
+    return features
+
+
+def _named_choices(
+    column: pd.Series, names: list[Any], source: str
+) -> tuple[pd.Series, ReadingNote, list[tuple[str, str, int]]]:
+    """Turn a column that names the chosen alternative of each set into flags, row by row; list its defects."""
+    codes, distinct = factorized(column.mask(is_missing(column)))
+    # Capital letters do not matter, unless they distinguish alternatives.
+    fold = len({_word(name, True) for name in names}) == len(names)
+    words = [_word(value, fold) for value in distinct]
+    nothing = dict.fromkeys(("none", "none of these", "neither", "nothing"), -1)
+    known, how = nothing | {_word(name, fold): j for j, name in enumerate(names)}, "names"
+    by_position = nothing | {"0": -1} | {str(j + 1): j for j in range(len(names))}
+    if not all(word in known for word in words) and all(word in by_position for word in words):
+        known, how = by_position, "positions, from 1,"
+        if "0" in words and str(len(names)) not in words:
+            raise ChoiceGPError(
+                f"{source}: column {column.name!r} holds 0 but never {len(names)}: it may number the alternatives from "
+                "0, or 0 may mean none of them; write their names instead"
+            )
+    wrong = np.flatnonzero(np.array([*(word not in known for word in words), True])[codes])
+    said = ["is missing" if codes[i] < 0 else f"is {plain(column.iloc[i])!r}" for i in wrong]
+    problems = [f"the chosen alternative {text}; the alternatives are {listed(names)}" for text in said]
+    chosen = np.array([*(known.get(word, -1) for word in words), -1])[codes][:, None] == np.arange(len(names))
+    note = (
+        f"column {column.name!r} holds the {how} of one alternative per set, the best one unless you pass kind='keep'"
+    )
+    places = (wrong * len(names)).tolist()
+    found = [("unknown-alternative", problem, place) for problem, place in zip(problems, places, strict=True)]
+    return pd.Series(chosen.ravel(), name=column.name), ReadingNote(note), found
+
+
+def _word(value: Any, fold: bool) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = str(plain(value)).strip()
+    return text.casefold() if fold else text
 
 
 def _stacked(columns: list[pd.Series]) -> pd.Series:

@@ -1,0 +1,163 @@
+"""Answers to other questions, in tables: each becomes sets of the kinds that a model knows."""
+
+import pandas as pd
+import pytest
+
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceDataError, ChoiceGPError, ReadingNote
+
+
+def long(**columns) -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "choice_id": [7, 7, 7, 8, 8],
+            "alt_id": ["pen", "ink", "cup", "pen", "ink"],
+            "price": [3.0, 5.0, 1.0, 3.0, 5.0],
+        }
+    )
+    return frame.assign(**columns)
+
+
+def named(data: ChoiceData) -> list[tuple]:
+    """Return id, kind, shown and chosen objects of each set."""
+    kinds = ["keep"] * len(data) if data.kinds is None else data.kinds.tolist()
+    shown = [data.object_ids[rows].tolist() for rows in data.shown]
+    chosen = [data.object_ids[rows].tolist() for rows in data.chosen]
+    return list(zip(data.set_ids.tolist(), kinds, shown, chosen, strict=True))
+
+
+def kinds_of_defects(frame, **options):
+    with pytest.raises(ChoiceDataError) as caught:
+        ChoiceData.from_long(frame, **options)
+    return [(defect.kind, defect.row, defect.set) for defect in caught.value.defects]
+
+
+def test_the_best_object_of_each_set():
+    data = ChoiceData.from_long(long(choice=[0, 1, 0, 1, 0]), kind="best")
+    assert named(data) == [(7, "best", ["pen", "ink", "cup"], ["ink"]), (8, "best", ["pen", "ink"], ["pen"])]
+    assert kinds_of_defects(long(choice=[0, 1, 1, 1, 0]), kind="best") == [("several-marked", 0, 7)]
+
+
+def test_a_column_says_what_was_asked():
+    kinds = ["best", "best", "best", "keep", "keep"]
+    data = ChoiceData.from_long(long(choice=[0, 1, 0, 1, 1], asked=kinds), kind="asked")
+    assert data.kinds.tolist() == ["best", "keep"]
+    assert data.feature_names == ("price",)
+    assert ChoiceData.from_long(data.to_long(), kind="kind") == data
+    with pytest.warns(ReadingNote, match="column 'kind' says what was asked of each set"):
+        assert ChoiceData.from_long(data.to_long()) == data
+    other = ChoiceData.from_long(data.to_long().assign(kind=["wood", "steel", "wood", "wood", "wood"]))
+    assert other.feature_names == ("kind=wood", "price")
+    wrong = long(choice=[0, 1, 0, 1, 1], asked=["best", "keep", "best", "rank", "rank"])
+    assert kinds_of_defects(wrong, kind="asked") == [("differing-kind", 1, 7), ("unknown-kind", 3, 8)]
+    assert ChoiceData.from_long(long(choice=1, asked="keep"), kind="asked").kinds is None
+    with pytest.raises(ChoiceGPError, match=r"there is no column 'bset' \(kind\)"):
+        ChoiceData.from_long(long(choice=1), kind="bset")
+
+
+@pytest.mark.parametrize(
+    "marks", [["best", None, "worst", "worst", "Best"], [1, 0, -1, -1, 1], ["1", "", "-1", "w", "b"]]
+)
+def test_best_and_worst(marks):
+    data = ChoiceData.from_long(long(choice=pd.Series(marks, dtype=object)), kind="best-worst")
+    assert named(data) == [
+        ("7:best", "best", ["pen", "ink", "cup"], ["pen"]),
+        ("7:worst", "worst", ["ink", "cup"], ["cup"]),
+        ("8:best", "best", ["pen", "ink"], ["ink"]),  # the other one of two is the worst anyway
+    ]
+
+
+def test_best_and_worst_are_one_each():
+    found = kinds_of_defects(long(choice=["best", "best", "worst", "good", "best"]), kind="best-worst")
+    assert found == [("not-one-best", 0, 7), ("wrong-mark", 3, 8)]
+    found = kinds_of_defects(long(choice=["best", None, None, "best", "worst"]), kind="best-worst")
+    assert found == [("not-one-worst", 0, 7)]
+
+
+def test_a_ranking_is_the_best_of_what_remains():
+    data = ChoiceData.from_long(long(rank=[2, 3, 1, 2, 1], who=["a"] * 3 + ["b"] * 2, w=[2.0] * 3 + [1.0] * 2),
+                                kind="ranking", chosen="rank", respondent="who", weight="w")  # fmt: skip
+    assert named(data) == [
+        ("7:1", "best", ["cup", "pen", "ink"], ["cup"]),
+        ("7:2", "best", ["pen", "ink"], ["pen"]),
+        ("8:1", "best", ["ink", "pen"], ["ink"]),
+    ]
+    assert data.respondents.tolist() == ["a", "a", "b"]
+    assert data.weights.tolist() == [2.0, 2.0, 1.0]
+
+
+def test_objects_without_a_rank_are_below_the_others():
+    data = ChoiceData.from_long(long(choice=[None, 1, None, 2, 1]), kind="ranking")
+    assert named(data)[0] == ("7:1", "best", ["ink", "pen", "cup"], ["ink"])
+    assert len(data) == 2
+
+
+@pytest.mark.parametrize(
+    ("ranks", "kind"),
+    [
+        ([1, 1, 2], "tied-rank"),
+        ([1, 2, 4], "rank-gap"),
+        ([2, 3, 4], "rank-gap"),
+        ([0, 1, 2], "wrong-mark"),
+        ([1, 2.5, 3], "wrong-mark"),
+        ([1, "second", 3], "wrong-mark"),
+        ([None, None, None], "no-rank"),
+    ],
+)
+def test_rankings_that_cannot_be_right(ranks, kind):
+    frame = long(choice=pd.Series([*ranks, 1, 2], dtype=object))
+    assert [found[0] for found in kinds_of_defects(frame, kind="ranking")] == [kind]
+
+
+def test_ratings_become_pairs_and_ties_are_counted():
+    frame = long(choice=[4, 4, 1, 5, None])
+    with pytest.warns(ReadingNote, match="ratings became 2 pairs; 1 tie between equal ratings left out"):
+        data = ChoiceData.from_long(frame, kind="rating")
+    assert named(data) == [("7:1", "best", ["pen", "cup"], ["pen"]), ("7:2", "best", ["ink", "cup"], ["ink"])]
+    with pytest.raises(ChoiceGPError, match="no two ratings of one set differ"):
+        ChoiceData.from_long(long(choice=3), kind="rating")
+
+
+def test_yes_and_no_about_single_objects():
+    with pytest.warns(ReadingNote, match="flags in words"):
+        data = ChoiceData.from_long(long(choice=["yes", "no", "no", "no", "no"]), kind="yes-no")
+    assert [len(shown) for shown in data.shown] == [1] * 5
+    assert [len(chosen) for chosen in data.chosen] == [1, 0, 0, 0, 0]
+    assert data.set_ids.tolist() == ["7:1", "7:2", "7:3", "8:1", "8:2"]
+    assert data.kinds is None
+    alone = ChoiceData.from_long(long(choice=[1, 0, 0, 0, 1]).assign(choice_id=range(5)), kind="yes-no")
+    assert alone.set_ids.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_ticks_under_a_limit_are_used_as_far_as_it_does_not_touch_them():
+    frame = long(choice=[1, 1, 0, 1, 0])
+    with pytest.warns(ReadingNote, match="1 of 2 sets have the 2 ticks that were allowed"):
+        data = ChoiceData.from_long(frame, at_most=2)
+    assert named(data) == [(7, "keep", ["pen", "ink"], ["pen", "ink"]), (8, "keep", ["pen", "ink"], ["pen"])]
+    assert ChoiceData.from_long(frame, at_most=3) == ChoiceData.from_long(frame)
+    assert kinds_of_defects(long(choice=1), at_most=2) == [("too-many-chosen", 0, 7)]
+    with pytest.raises(ChoiceGPError, match=r"at_most=1 asks for one object.*use kind='best'"):
+        ChoiceData.from_long(frame, at_most=1)
+    with pytest.raises(ChoiceGPError, match="at_most limits how many objects are kept"):
+        ChoiceData.from_long(frame, at_most=2, kind="best")
+    with pytest.raises(ChoiceGPError, match="at_most must be a whole number"):
+        ChoiceData.from_long(frame, at_most="two")
+
+
+def test_questions_without_answers():
+    for kind in ("ranking", "rating", "best-worst"):
+        data = ChoiceData.from_long(long(), kind=kind, chosen=None)
+        assert len(data) == 2
+        assert not data.has_choices
+
+
+def test_rankings_in_a_wide_table():
+    frame = pd.DataFrame({"price_a": [1, 2], "price_b": [3, 4], "rank_a": [1, 2], "rank_b": [2, 1]})
+    data = ChoiceData.from_wide(frame, alternatives=["a", "b"], features=["price"], chosen="rank", kind="ranking")
+    assert [data.object_ids[rows].tolist() for rows in data.chosen] == [["a"], ["b"]]
+
+
+def test_defects_can_be_skipped_before_answers_become_sets():
+    with pytest.warns(UserWarning, match="1 of 2 sets were left out"):
+        data = ChoiceData.from_long(long(choice=[1, 1, 2, 2, 1]), kind="ranking", on_error="skip")
+    assert data.set_ids.tolist() == ["8:1"]
