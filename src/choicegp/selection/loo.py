@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp.checks import seed, whole_number
+from choicegp.compute.progress import Clock
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted, one_utility_note
@@ -136,6 +137,7 @@ def leave_one_out(
     max_refits: int | None = None,
     random_state: int | None = 0,
     n_jobs: int | None = None,
+    clock: Clock | None = None,
 ) -> LooResult:
     """Score every training set by a model that has not seen it; the caller sets precision and device.
 
@@ -148,6 +150,8 @@ def leave_one_out(
     random_state : int or None
     n_jobs : int, optional
         Threads that refit in parallel.
+    clock : Clock, optional
+        When its time is up, no further set is left out by a fit.
     """
     # They return what is defined above.
     from choicegp.selection.cavity import MOST_REFITS, cavity_loo
@@ -174,8 +178,9 @@ def leave_one_out(
     n = len(problem.valid)
     with linear_algebra_for(n):
         return cavity_loo(
-            posterior, problem, len(data), seed=number, max_refits=most, n_jobs=n_threads(n_jobs, n), notes=notes
-        )
+            posterior, problem, len(data), seed=number, max_refits=most, n_jobs=n_threads(n_jobs, n), notes=notes,
+            clock=clock or Clock(None),
+        )  # fmt: skip
 
 
 def sampled_choices(fitted: Fitted, n_samples: int, random_state: int | None) -> tuple[np.ndarray, np.ndarray]:
