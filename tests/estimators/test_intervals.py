@@ -11,7 +11,8 @@ from choicegp.estimators import n_utilities
 from choicegp.fitting import fit as fitting
 from choicegp.fitting.record import PLUG_IN
 from choicegp.inference import intervals, mcmc
-from choicegp.selection import search
+from choicegp.selection import psis, search
+from choicegp.selection.loo import leave_one_out
 
 MIXED = "Gaussian utilities, mixed over 32 settings of the hyperparameters"
 
@@ -52,6 +53,18 @@ def test_intervals_are_wider_than_those_at_the_most_probable_hyperparameters(mix
     new = np.random.default_rng(7).uniform(-1.0, 1.0, size=(30, 2))
     wide, narrow = mixed.utilities(new), model.utilities(new)
     assert (wide.upper - wide.lower).mean() > 1.1 * (narrow.upper - narrow.lower).mean()
+
+
+def test_leaving_one_out_by_weights_counts_each_draw_once(mixed, monkeypatch):
+    seen = []
+    monkeypatch.setattr(psis, "psis_loo", lambda scores, *_: seen.append(scores))
+    leave_one_out(mixed.fitted_, "psis")
+    assert seen[0].shape[1] == len(np.unique(seen[0], axis=1).T) == 32 * 16
+    monkeypatch.undo()
+    result = leave_one_out(mixed.fitted_, "psis")
+    assert "the weights are those of 512 draws, which are all that the model has" in result.notes
+    assert mixed.to_datatree().posterior.sizes["draw"] == 512
+    assert np.isfinite(result.pointwise).all()
 
 
 def test_single_samples_come_from_all_settings(mixed):
