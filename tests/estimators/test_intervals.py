@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from choicegp import MCMC, ChoiceGP, ChoiceGPError, select_n_utilities
-from choicegp.compute.progress import Clock
+from choicegp.compute import progress
 from choicegp.estimators import n_utilities
 from choicegp.fitting import fit as fitting
 from choicegp.fitting.record import PLUG_IN
 from choicegp.inference import chain, intervals
+from choicegp.selection import psis, search
+from choicegp.selection.loo import leave_one_out
 
 MIXED = "Gaussian utilities, mixed over 32 settings of the hyperparameters"
 
@@ -50,6 +52,18 @@ def test_intervals_are_wider_than_those_at_the_most_probable_hyperparameters(mix
     new = np.random.default_rng(7).uniform(-1.0, 1.0, size=(30, 2))
     wide, narrow = mixed.utilities(new), model.utilities(new)
     assert (wide.upper - wide.lower).mean() > 1.1 * (narrow.upper - narrow.lower).mean()
+
+
+def test_leaving_one_out_by_weights_counts_each_draw_once(mixed, monkeypatch):
+    seen = []
+    monkeypatch.setattr(psis, "psis_loo", lambda scores, *_: seen.append(scores))
+    leave_one_out(mixed.fitted_, "psis")
+    assert seen[0].shape[1] == len(np.unique(seen[0], axis=1).T) == 32 * 16
+    monkeypatch.undo()
+    result = leave_one_out(mixed.fitted_, "psis")
+    assert "the weights are those of 512 draws, which are all that the model has" in result.notes
+    assert mixed.to_datatree().posterior.sizes["draw"] == 512
+    assert np.isfinite(result.pointwise).all()
 
 
 def test_single_samples_come_from_all_settings(mixed):
@@ -106,51 +120,82 @@ def test_a_number_of_utilities_that_was_searched_for_has_intervals_too(effects, 
     assert found.n_utilities_ == searched.n_utilities_ == found.selection_.n_utilities
 
 
-class Slow(Clock):
-    """A clock on which every part of a fit takes ten seconds; it remembers which limits were asked for."""
-
-    limits: list[float | None]
-    seconds = 10.0
-
-    def __init__(self, max_seconds: float | None) -> None:
-        super().__init__(max_seconds)
-        self.limits.append(max_seconds)
-
-
 @pytest.fixture
 def slow(monkeypatch):
-    monkeypatch.setattr(Slow, "limits", [], raising=False)
-    monkeypatch.setattr(fitting, "Clock", Slow)
-    return Slow
+    """Let every part of a fit take ten seconds, before it begins for chains and at its end for other parts."""
+    done = []
+
+    def lasting(name, part, *, before=False):
+        def called(*args, **options):
+            done.extend([name] * before)
+            found = part(*args, **options)
+            done.extend([name] * (not before))
+            return found
+
+        return called
+
+    monkeypatch.setattr(progress, "monotonic", lambda: 10.0 * len(done))
+    monkeypatch.setattr(fitting, "_fit_at_objects", lasting("fit", fitting._fit_at_objects))
+    monkeypatch.setattr(fitting, "_with_intervals", lasting("chains", fitting._with_intervals, before=True))
+    monkeypatch.setattr(search, "leave_one_out", lasting("scores", search.leave_one_out))
+    return done
+
+
+NO_EFFECTS = "object effects were not tried: the time limit of 10 s had passed"
+NO_INTERVALS = "intervals that allow for uncertain hyperparameters were not made: the time limit of {} s had passed"
 
 
 def test_the_time_limit_holds_for_all_parts_of_a_fit_together(slow, quick, half):
     fitted = quick(object_effects="auto", intervals="auto", max_seconds=45.0).fit(half)
-    assert slow.limits == [45.0, 35.0, 25.0], "without effects, with effects, sampling"
+    assert slow == ["fit", "fit", "chains"], "without effects, with effects, sampling"
     assert fitted.fit_result_.seconds == 30.0
     assert fitted.intervals_.startswith(intervals.SAMPLED)
+    assert not any("time limit" in note for note in fitted.fit_result_.notes)
 
 
-def test_what_there_is_no_time_for_is_left_out(slow, quick, half):
+def test_what_there_is_no_time_for_is_left_out_and_named(slow, quick, half):
     hurried = quick(object_effects="auto", intervals="auto", max_seconds=10.0).fit(half)
-    assert slow.limits == [10.0], "the first fit has used it up"
+    assert slow == ["fit"], "the first fit has used it up"
     assert (hurried.fitted_.has_effects, hurried.intervals_) == (False, PLUG_IN)
-    slow.limits.clear()
+    assert hurried.fit_result_.notes[-2:] == (NO_INTERVALS.format(10), NO_EFFECTS)
+    slow.clear()
     later = quick(object_effects="auto", intervals="auto", max_seconds=20.0).fit(half)
-    assert slow.limits == [20.0, 10.0]
+    assert slow == ["fit", "fit"]
     assert later.intervals_ == PLUG_IN
     assert later.fit_result_.seconds == 20.0
+    assert later.fit_result_.notes[-1] == NO_INTERVALS.format(20)
+    slow.clear()
+    asked = quick(object_effects=False, intervals="auto", max_seconds=0.0).fit(half)
+    assert asked.fit_result_.out_of_time
+    assert NO_INTERVALS.format(0) in asked.fit_result_.notes
 
 
 def test_time_that_runs_out_while_chains_warm_up_leaves_a_mixture(slow, quick, half):
     fitted = quick(object_effects="auto", intervals="auto", max_seconds=25.0).fit(half)
-    assert slow.limits == [25.0, 15.0, 5.0]
+    assert slow == ["fit", "fit", "chains"]
     assert fitted.intervals_.startswith("Gaussian utilities, mixed over ")
 
 
-def test_without_a_time_limit_no_part_has_one(slow, quick, half):
-    quick(object_effects="auto", intervals="auto").fit(half)
-    assert slow.limits == [None, None, None]
+def test_a_fit_without_a_time_limit_is_never_out_of_time(slow, quick, half):
+    fitted = quick(object_effects="auto", intervals="auto").fit(half)
+    assert slow == ["fit", "fit", "chains"]
+    assert not fitted.fit_result_.out_of_time
+
+
+def test_a_search_and_what_follows_it_have_one_time_limit(slow, quick, half):
+    auto = quick(n_utilities="auto", object_effects="auto", intervals="auto", n_jobs=1)
+    found = auto.set_params(max_seconds=30.0).fit(half)
+    # There is time for one utility, and for two of them as they are annealed.
+    assert slow == ["fit", "scores", "fit", "scores"]
+    assert list(found.selection_.models) == [1, 2]
+    reason = found.selection_.reason
+    assert "more than 2 utilities were not tried: the time limit of 30 s had passed" in reason
+    assert "not all fits of 2 utilities were made to their end: the time limit of 30 s had passed" in reason
+    assert {NO_INTERVALS.format(30), NO_EFFECTS.replace("10", "30")} <= set(found.fit_result_.notes)
+    slow.clear()
+    least = auto.set_params(max_seconds=0.0).fit(half)
+    assert (slow, least.n_utilities_) == (["fit", "scores"], 1)
+    assert "not all fits of 1 utility were made to their end: the time" in least.selection_.reason
 
 
 def test_intervals_are_part_of_what_a_user_sees():

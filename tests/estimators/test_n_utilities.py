@@ -14,12 +14,21 @@ from choicegp.fitting.options import FitOptions
 from choicegp.inference.posterior import condition, factorise_on_host, prior_covariance
 from choicegp.inference.problem import pose
 from choicegp.inference.starts import grown_starts
-from choicegp.selection import n_utilities
+from choicegp.selection import cavity, n_utilities
 from choicegp.selection.compare import HeldOut
 from choicegp.selection.loo import CavityDiagnostics, loo_result
 from choicegp.selection.search import Candidate, Search
 
 QUICK = {"intervals": "none", "object_effects": False, "n_restarts": 1, "max_iter": 60, "progress": False}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_scores():
+    """Leave-one-out with few points and refits: one utility explains so little that every set would have its fit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cavity, "MOST_REFITS", 8)
+        patch.setattr(cavity, "_N_POINTS", (16, 16, 16))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +37,7 @@ def sincos() -> ChoiceData:
 
 
 @pytest.fixture(scope="module")
-def found(sincos):
+def found(sincos, quick_scores):
     return select_n_utilities(sincos, max_utilities=3, **QUICK)
 
 
@@ -179,11 +188,13 @@ def test_starts_with_one_utility_more_keep_the_shared_part(found, sincos):
             np.testing.assert_allclose(mean[2], mean[i], atol=0.1, err_msg="equal priors and sites")
 
 
-def test_the_number_agrees_with_cross_validation(sincos, found):
+def test_the_number_agrees_with_cross_validation(sincos, found, monkeypatch):
     """Fourteen folds, all learned anew in each, and the same rule: the same number.
 
     Without two or three of the forty sets a problem is still padded to forty: no program is compiled for it.
     """
+    steps = {d: Candidate(found.models[d].fitted_, "annealed", found.results[d], 0.0) for d in (1, 2)}
+    monkeypatch.setattr(Search, "judged", lambda *_: steps)  # which is known already
     again = select_n_utilities(sincos, max_utilities=2, folds=14, contenders="all", **QUICK)
     assert again.n_utilities == found.n_utilities
     cv = again.table["cv"]
@@ -195,7 +206,7 @@ def test_the_number_agrees_with_cross_validation(sincos, found):
 def test_utilities_that_order_all_objects_in_the_same_way_are_reported_as_one():
     """The paper's appendix: two utilities fitted to choices by one."""
     data = datasets.counterexample(n_objects=40, n_pairs=160).data
-    model = ChoiceGP(2, intervals="none", n_restarts=1, max_iter=90, progress=False).fit(data)
+    model = ChoiceGP(2, **QUICK).fit(data)
     assert "utilities 1 and 2 order all objects in the same way: they count as one" in model.fit_result_.notes
     assert not any("in the same way" in note for note in ChoiceGP(1, **QUICK).fit(data).fit_result_.notes)
 
@@ -275,6 +286,15 @@ def test_nothing_is_cross_validated_without_need(close, sincos, found, monkeypat
     assert result.table[["cv", "cv_se"]].isna().all(axis=None)
     assert "folds" not in result.reason
     assert asked == []
+
+
+def test_a_cross_validation_that_is_out_of_time_does_not_count(close, sincos, monkeypatch):
+    close({})
+    monkeypatch.setattr(n_utilities, "cross_validated", lambda *_, **__: {})
+    result = select_n_utilities(sincos, 4, folds=5, max_seconds=9.0, progress=False)
+    assert result.n_utilities == 2
+    assert "the cross-validation was not finished and does not count: the time limit of 9 s had passed" in result.reason
+    assert result.table["cv"].isna().all()
 
 
 def test_all_numbers_are_cross_validated_on_request(close, sincos):

@@ -125,7 +125,7 @@ def test_without_comparable_pairs_there_is_no_common_accuracy(monkeypatch):
 
 @pytest.mark.parametrize("model", ["ChoiceGP", "PGP"])
 def test_real_models_run(monkeypatch, model):
-    monkeypatch.setattr(inconsistent, "ChoiceGP", partial(ChoiceGP, n_restarts=1, max_iter=30))
+    monkeypatch.setattr(inconsistent, "ChoiceGP", partial(ChoiceGP, object_effects=False, n_restarts=1, max_iter=30))
     # 15 objects and 70 training pairs: preference models are compiled for these elsewhere.
     settings = SMALL | {"n_objects": 15, "n_classes": 1, "sparsity": 1 / 3, "model": model}
     values = inconsistent.run(settings | ({"n_utilities": 1} if model == "ChoiceGP" else {}), None)

@@ -24,7 +24,7 @@ from choicegp.model.prior import Objects
 
 D, A, M = 2, 3, 9
 N_CHOSEN = [1, 2, 3] * 3
-N_POINTS = 4096
+N_POINTS = 1024
 factor = jax.jit(small_cholesky)
 expected = jax.jit(expect)
 
@@ -256,6 +256,7 @@ def test_more_dimensions_than_sobol_has_are_random_and_centred():
 
 
 @jax.jit
+@jax.jit
 def log_p(u, batch):
     return log_likelihood(u, batch.present[..., None], batch.chosen[..., None])
 
@@ -288,7 +289,7 @@ def test_expect_is_the_average_over_independent_draws(joint, batch, result):
     plain = by_differences(u, batch)
     for mine, values in zip((result.value, result.gradient, result.curvature), plain, strict=True):
         error = np.std(values, axis=-1) / np.sqrt(values.shape[-1])
-        # Five standard errors of the draws; the 4096 Sobol points add next to nothing.
+        # Five standard errors of the draws; as many Sobol points add next to nothing.
         assert np.all(np.abs(mine - np.mean(values, axis=-1)) < 5 * error + 1e-4)
 
 

@@ -173,9 +173,10 @@ def test_a_shared_part_of_no_size_changes_nothing(factor, sites, d):
     np.testing.assert_allclose(beside.dual[1:], alone.dual, atol=1e-9)
 
 
+@jax.jit
 def log_evidence(prior, problem, sites):
     covariance = covariance_of(prior, problem)
-    return float(whiten(factorise(covariance, jnp.full(len(covariance), FIRST_JITTER)).root, sites).log_evidence)
+    return whiten(factorise(covariance, jnp.full(len(covariance), FIRST_JITTER)).root, sites).log_evidence
 
 
 def test_log_evidence_is_that_of_all_parts_together(factor, sites, whole):

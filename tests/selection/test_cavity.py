@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
+from choicegp.compute.progress import Clock
 from choicegp.errors import ChoiceGPError
 from choicegp.prediction.choices import ChoicePredictor
 from choicegp.selection import cavity
@@ -193,6 +194,12 @@ class TestRemedy:
         done = self.run(gap, 2 * gap, most=6)
         assert done.refitted.sum() == 6
         assert done.doubtful.tolist() == list(range(6))
+
+    def test_sets_for_which_there_is_no_time_are_in_doubt(self):
+        gap = np.linspace(1.0, 2.0, 3)
+        done = _remedy(np.zeros(3), -gap, np.ones(3), self.refit(2 * gap), 10, Clock(0.0))
+        assert self.rounds == []
+        assert done.doubtful.tolist() == [0, 1, 2]
 
     def test_a_refit_that_did_not_settle_is_in_doubt(self):
         done = _remedy(

@@ -94,3 +94,9 @@ def test_the_folds_follow_from_the_random_state(data, asked):
 def test_progress_is_shown_on_request(data, asked, capfd):
     scores(data, progress=True)
     assert "4 of 4 folds of the cross-validation" in " ".join(capfd.readouterr().err.split())
+
+
+def test_a_fold_for_which_there_is_no_time_leaves_no_scores(data, asked, monkeypatch):
+    models = Search.unjudged
+    monkeypatch.setattr(Search, "unjudged", lambda self, numbers: None if len(asked) == 2 else models(self, numbers))
+    assert scores(data) == {}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from choicegp.compute.progress import Clock
 from choicegp.selection.loo import PsisDiagnostics, loo_result
 from choicegp.selection.search import Candidate, Search, is_over
 
@@ -51,3 +52,13 @@ def test_models_are_found_as_the_search_finds_them(monkeypatch):
         ("model 3 grown", "model 4 grown", "shrunk"),
     ]
     assert models == {3: "model 3 grown shrunk", 4: "model 4 grown"}
+
+
+def test_models_for_which_there_is_no_time_are_not_compared(monkeypatch):
+    found = Candidate("model", "annealed", None, 0.0)
+    monkeypatch.setattr(Search, "_annealed", lambda self, d: "model")
+    monkeypatch.setattr(Search, "_grown", lambda self, fitted, before: found)
+    assert Search(None, None, "auto", Clock(0.0)).unjudged([1]) is None
+    assert Search(None, None, "auto", Clock(1e9)).unjudged([1]) == {1: "model"}
+    monkeypatch.setattr(Search, "_grown", lambda self, fitted, before: found._replace(cut=True))
+    assert Search(None, None, "auto", Clock(1e9)).unjudged([1]) is None

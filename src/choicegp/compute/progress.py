@@ -3,8 +3,9 @@
 import contextlib
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator
+from copy import copy
+from time import monotonic
 from typing import Any
 
 from choicegp.errors import ChoiceGPError
@@ -14,21 +15,32 @@ Report = Callable[[str, int, float], None]
 
 
 class Clock:
-    """Knows when the time is up."""
+    """Knows when the time is up: everything that one call does has one limit."""
 
     def __init__(self, max_seconds: float | None) -> None:
-        self.start = time.monotonic()
         self.limit = max_seconds
+        self.start = self._set = monotonic()
+
+    def part(self) -> "Clock":
+        """Return a clock that counts the seconds of a part of the work, and whose time is up with this one's."""
+        clock = copy(self)
+        clock.start = monotonic()
+        return clock
 
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self.start
+        return monotonic() - self.start
 
     @property
     def is_up(self) -> bool:
         """Whether the limit has passed."""
-        return self.limit is not None and self.seconds >= self.limit
+        return self.limit is not None and monotonic() - self._set >= self.limit
+
+    @property
+    def had_passed(self) -> str:
+        """Say why something was not done."""
+        return f"the time limit of {self.limit:g} s had passed"
 
 
 def on_terminal() -> bool:

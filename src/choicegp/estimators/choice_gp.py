@@ -76,7 +76,9 @@ class ChoiceGP(UtilityGP):
         5000 ("paper"); an iteration of L-BFGS, 1000 ("paper-converged"); a kept draw of each of four chains
         after the dense fit, 1000 ("mcmc").  Belongs into the record where ``inference`` is one.
     max_seconds : float, optional
-        Time limit of the fit; what was reached by then is kept.
+        Time limit of everything that the fit does: the search of ``n_utilities="auto"``, object effects and intervals
+        included.  What was reached by then is kept, and ``fit_result_.notes`` and ``selection_.reason`` say what was
+        not done.  Steps that have begun are finished.
     tol : float
         The fit has converged when a few steps gain less than this many nats ("sparse": than this part of the score).
     n_inducing, batch_size : int, optional

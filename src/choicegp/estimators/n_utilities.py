@@ -6,6 +6,7 @@ import numpy as np
 
 from choicegp.checks import check_one_of, jobs_option, seed, whole_number
 from choicegp.compute.devices import computing
+from choicegp.compute.progress import Clock
 from choicegp.compute.threads import n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
@@ -64,7 +65,8 @@ def select_n_utilities(
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
     **options
-        Options of `ChoiceGP`: kernel, object_effects, lapse and so on.
+        Options of `ChoiceGP`: kernel, object_effects, lapse and so on.  ``max_seconds`` is the time limit of the whole
+        search: when it has passed, no further number is tried, and ``reason`` says what was left out.
 
     Returns
     -------
@@ -80,6 +82,7 @@ def select_n_utilities(
     """
     if not isinstance(data, ChoiceData):
         raise ChoiceGPError(f"select_n_utilities takes a ChoiceData; got {type(data).__name__}")
+    clock = Clock(options.get("max_seconds"))
     most = whole_number("max_utilities", max_utilities, 1)
     n_folds = _folds(folds, contenders, data)
     number = seed(random_state)
@@ -87,7 +90,7 @@ def select_n_utilities(
     template, checked = _template(options | {"random_state": number}, n_shown)
     checked = checked._replace(drawn_seed=random_state is None)
     selection = choose_number(
-        Search(data, checked, options.get("device", "auto")), most, n_folds=n_folds, contenders=contenders,
+        Search(data, checked, options.get("device", "auto"), clock), most, n_folds=n_folds, contenders=contenders,
         random_state=number, n_jobs=n_threads(jobs_option(n_jobs), n_shown), progress=progress,
     )  # fmt: skip
     models = {d: ChoiceGP(d, **template)._keep(fitted) for d, fitted in selection.models.items()}
@@ -99,6 +102,8 @@ def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
     if init is not None:
         raise ChoiceGPError("init= goes with a number of utilities, not with n_utilities='auto'")
     options = {name: value for name, value in model.get_params(deep=False).items() if name != "n_utilities"}
+    # What follows the search has the rest of its time.
+    clock = Clock(model.max_seconds)
     selection = select_n_utilities(data, **options)
     model.selection_ = selection
     fitted = selection.model.fitted_
@@ -108,9 +113,9 @@ def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
     asked = asked._replace(drawn_seed=model.random_state is None)
     with computing(model.device):
         if asked.object_effects is None:
-            fitted = completed(fitted, asked)
+            fitted = completed(fitted, asked, clock)
         elif asked.intervals:
-            fitted = add_intervals(fitted, asked)
+            fitted = add_intervals(fitted, asked, clock)
     return model._keep(fitted)
 
 

@@ -199,8 +199,12 @@ class UtilityGP(Estimator):
             warnings.warn(result.warning, UserWarning, stacklevel=2)
         return result
 
-    def to_datatree(self, n_samples: int = 2000, random_state: int | None = 0) -> "DataTree":
-        """Return samples of the utilities, the log-likelihood of each set, choices and features for ArviZ."""
+    def to_datatree(self, n_samples: int | None = None, random_state: int | None = 0) -> "DataTree":
+        """Return samples of the utilities, the log-likelihood of each set, choices and features for ArviZ.
+
+        By default there are 2000 samples; of a model with draws of its own, these draws, each once: more samples would
+        hold copies of them, which ArviZ counts as independent.
+        """
         from choicegp.storage.datatree import datatree
 
         self._check_fitted()

@@ -36,15 +36,17 @@ _COMPARED = 500  # objects at which utilities are compared
 
 def fit_posterior(
     data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None = None,
-    neighbour: Posterior | None = None, checkpoint: Callable[[str], Keeper] | None = None,
+    neighbour: Posterior | None = None, checkpoint: Callable[[str], Keeper] | None = None, clock: Clock | None = None,
 ) -> Fitted:  # fmt: skip
     """Fit the model; the caller sets precision and device.
 
     Where the options leave it open, the fit decides whether objects have effects of their own.  ``warm`` is an earlier
     fit to start from,
     ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from;
-    ``checkpoint`` makes what keeps the state of a sparse fit, given a text that says to which fit it belongs.
+    ``checkpoint`` makes what keeps the state of a sparse fit, given a text that says to which fit it belongs;
+    ``clock`` is that of a search of which the fit is a part.
     """
+    clock = clock or Clock(options.max_seconds)
     if not data.has_choices:
         raise ChoiceGPError("fit needs data with choices: these have none")
     if warm is not None:
@@ -53,53 +55,48 @@ def fit_posterior(
     if warm is not None:
         _check_warm(options, warm)
     if options.object_effects is None:
-        plain = _fit(data, options.plain, warm, neighbour, checkpoint)
-        return completed(plain, options)
-    return _fit(data, options, warm, neighbour, checkpoint)
+        plain = _fit(data, options.plain, clock, warm, neighbour, checkpoint)
+        return completed(plain, options, clock)
+    return _fit(data, options, clock, warm, neighbour, checkpoint)
 
 
-def completed(plain: Fitted, options: FitOptions) -> Fitted:
+def completed(plain: Fitted, options: FitOptions, clock: Clock) -> Fitted:
     """Add to a fit without object effects and intervals what the options leave open or ask for.
 
     Features never say everything about an object: it has an effect of its own unless the evidence is clearly against.
     """
     if not plain.posterior.has_sites or plain.posterior.is_sparse:
         return plain
-    options = _for_the_rest(options, plain)
     many = len(np.unique(plain.data.flat_shown)) > AUTO_DENSE
-    if many or options.max_seconds == 0.0:
+    if many or clock.is_up:
         # Objects equal in features are one without effects, and each its own with them.
-        options = options.as_in(False)
-        if not isinstance(options.method, Dense):
-            return _fit(plain.data, options, plain)
-        return add_intervals(plain, options) if options.intervals else plain
-    effects = _fit(plain.data, options.as_in(True)._replace(intervals=False, method=options.dense), plain)
+        found = _rest(plain, options.as_in(False), clock)
+        return found if many else found.noted(f"object effects were not tried: {clock.had_passed}")
+    effects = _fit(plain.data, options.as_in(True)._replace(intervals=False, method=options.dense), clock, plain)
+    cut = effects.result.out_of_time
     # A fit that the time limit ended has had no chance to be better.
-    against = 0.0 if "time limit" in effects.result.message else _AGAINST_EFFECTS
-    chosen = effects if effects.elbo > plain.elbo - against else plain
-    options = _for_the_rest(options, effects)
-    seconds = plain.result.seconds + effects.result.seconds
-    if not isinstance(options.method, Dense):
-        found = _fit(plain.data, options.as_in(chosen.has_effects), chosen)
-    else:
-        found = add_intervals(chosen, options) if options.intervals else chosen
-        seconds -= chosen.result.seconds
-    return found._replace(result=found.result._replace(seconds=seconds + found.result.seconds))
+    with_effects = effects.elbo > plain.elbo - (0.0 if cut else _AGAINST_EFFECTS)
+    chosen, other = (effects, plain) if with_effects else (plain, effects)
+    found = _rest(chosen, options.as_in(with_effects), clock)
+    if cut and not with_effects:
+        found = found.noted(f"object effects were left out after few steps: {clock.had_passed}")
+    return found._replace(result=found.result._replace(seconds=found.result.seconds + other.result.seconds))
 
 
-def _for_the_rest(options: FitOptions, fitted: Fitted) -> FitOptions:
-    """Return the options with the time that a fit has left over."""
-    if options.max_seconds is None:
-        return options
-    return options._replace(max_seconds=max(0.0, options.max_seconds - fitted.result.seconds))
+def _rest(fitted: Fitted, options: FitOptions, clock: Clock) -> Fitted:
+    """Do what is left once a dense fit knows whether objects have effects: its intervals, or another inference."""
+    if isinstance(options.method, Dense):
+        return add_intervals(fitted, options, clock) if options.intervals else fitted
+    found = _fit(fitted.data, options, clock, fitted)
+    return found._replace(result=found.result._replace(seconds=found.result.seconds + fitted.result.seconds))
 
 
 def _fit(
-    data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None = None,
+    data: ChoiceData | ChoiceFolder, options: FitOptions, clock: Clock, warm: Fitted | None = None,
     neighbour: Posterior | None = None, checkpoint: Callable[[str], Keeper] | None = None,
 ) -> Fitted:  # fmt: skip
     """Fit the model, with object effects or without."""
-    clock = Clock(options.max_seconds)
+    clock = clock.part()
     centre, scale = scaling(data, options.standardize) if warm is None else (warm.centre, warm.scale)
     if isinstance(options.method, Sparse) or isinstance(data, ChoiceFolder):
         codes: dict[Any, int] = {}
@@ -117,7 +114,7 @@ def _fit(
         notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(
         found.status, found.message, found.n_iter, clock.seconds, found.trace, (*found.notes, *notes),
-        found.n_annealing, words,
+        found.n_annealing, words, out_of_time=found.out_of_time,
     )  # fmt: skip
     kept = data.sample if isinstance(data, ChoiceFolder) else data
     return Fitted(found.posterior, found.elbo, result, centre, scale, codes, options.errors, kept)
@@ -167,10 +164,13 @@ def _fit_at_objects(
             first = task if isinstance(method, Dense) else task._replace(max_iter=Dense().max_iter)
             place = None if warm is None else moments_at(warm.posterior, problem.objects)
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
-            before = infer(DenseInference(first, place, grown))
+            before = infer(DenseInference(first, place, grown), task.watch)
         if before is not None and isinstance(method, Dense):
-            return _with_intervals(task, before) if options.intervals and not clock.is_up else (before, PLUG_IN)
-        found = infer(method.inference(task, before))
+            if options.intervals and not clock.is_up:
+                return _with_intervals(task, before)
+            notes = (_no_intervals(clock),) if options.intervals else ()
+            return before._replace(notes=(*before.notes, *notes)), PLUG_IN
+        found = infer(method.inference(task, before), task.watch)
         return found, PLUG_IN if before is None else f"draws: {found.message}"
 
 
@@ -181,11 +181,15 @@ def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     return with_intervals(task, before)
 
 
-def add_intervals(fitted: Fitted, options: FitOptions) -> Fitted:
+def _no_intervals(clock: Clock) -> str:
+    return f"intervals that allow for uncertain hyperparameters were not made: {clock.had_passed}"
+
+
+def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock) -> Fitted:
     """Give a dense fit without intervals those that the options ask for; the caller sets precision and device."""
-    if options.max_seconds == 0.0:
-        return fitted
-    clock, problem, posterior = Clock(options.max_seconds), fitted.training_problem(), fitted.posterior
+    if clock.is_up:
+        return fitted.noted(_no_intervals(clock))
+    clock, problem, posterior = clock.part(), fitted.training_problem(), fitted.posterior
     hyperpriors, n = options.hyperpriors_for(problem.objects.X.shape[1]), len(problem.valid)
     found = Inferred(
         posterior, fitted.elbo, *fitted.result[:3], fitted.result.elbo_trace, sites=recovered_sites(posterior, problem)
@@ -249,7 +253,7 @@ def _fit_sparse(
         what = (__version__, plan, len(devices), kernels[0].prior, parameters, source.digest)
         keeper = checkpoint(repr(what))
     spread = Spread(devices) if len(devices) > 1 else None
-    found = infer(SparseInference(source, objects, kernels, plan, watch, keeper=keeper, spread=spread))
+    found = infer(SparseInference(source, objects, kernels, plan, watch, keeper=keeper, spread=spread), watch)
     if keeper is not None:
         keeper.remove()
     compared = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))

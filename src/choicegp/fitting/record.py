@@ -41,6 +41,8 @@ class FitResult(NamedTuple):
         How many of the first steps were annealing.
     intervals : str
         What made the intervals, in words.
+    out_of_time : bool
+        Whether the time limit had passed when the fit stopped, before it converged.
     """
 
     status: str
@@ -51,6 +53,7 @@ class FitResult(NamedTuple):
     notes: tuple[str, ...] = ()
     n_annealing: int = 0
     intervals: str = ""
+    out_of_time: bool = False
 
 
 class Utilities(NamedTuple):
@@ -98,6 +101,10 @@ class Fitted(NamedTuple):
     codes: dict[Any, int]
     errors: ErrorModel
     data: ChoiceData
+
+    def noted(self, note: str) -> "Fitted":
+        """Return the same fit with a further note."""
+        return self._replace(result=self.result._replace(notes=(*self.result.notes, note)))
 
     @property
     def encoding(self) -> FeatureEncoding:

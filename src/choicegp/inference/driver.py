@@ -99,6 +99,7 @@ class Inferred(NamedTuple):
     # What makes the posterior, at all objects of the problem, padding included; None where there are no sites.
     factor: Factor | None = None
     sites: Sites | None = None
+    out_of_time: bool = False  # whether the time limit had passed when it stopped
 
     @property
     def prior(self) -> UtilityPrior:
@@ -134,9 +135,11 @@ def run(inference: Inference) -> tuple[Any, Verdict]:
     return state, verdict
 
 
-def infer(inference: Inference) -> Inferred:
-    """Run an inference to its end; one that failed is a clear error."""
-    found: Inferred = inference.conclude(*run(inference))
+def infer(inference: Inference, watch: Watch | None = None) -> Inferred:
+    """Run an inference to its end; one that failed is a clear error.  ``watch`` is the one that it looks at."""
+    state, verdict = run(inference)
+    out_of_time = verdict.status == "stopped" and watch is not None and watch.is_up
+    found: Inferred = inference.conclude(state, verdict)._replace(out_of_time=out_of_time)
     if found.status == "failed" or not np.isfinite(found.elbo):
         raise ChoiceGPError(
             f"the fit failed: {found.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"

@@ -23,6 +23,7 @@ import numpy as np
 from jax import Array
 
 from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.progress import Clock
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import (
     Marginals,
@@ -270,15 +271,9 @@ def _no_sites(d: int, batch: SetBatch) -> OwnSites:
 
 
 def cavity_loo(
-    posterior: Posterior,
-    problem: Problem,
-    n_sets: int,
-    *,
-    seed: int = 0,
-    max_refits: int = MOST_REFITS,
-    n_jobs: int = 1,
-    notes: tuple[str, ...] = (),
-) -> LooResult:
+    posterior: Posterior, problem: Problem, n_sets: int, *, seed: int = 0, max_refits: int = MOST_REFITS,
+    n_jobs: int = 1, notes: tuple[str, ...] = (), clock: Clock = Clock(None),  # noqa: B008 - immutable
+) -> LooResult:  # fmt: skip
     """Leave out one set after the other, by cavities and, where these are not enough, by refits.
 
     Parameters
@@ -297,6 +292,8 @@ def cavity_loo(
         Threads that refit in parallel.
     notes : tuple of str
         Passed on to the result.
+    clock : Clock
+        Ends the refits.
     """
     fits = Refitter(posterior, problem, seed)
     score = _Scores(problem, posterior.n_utilities, posterior.lapse)
@@ -306,7 +303,7 @@ def cavity_loo(
     def refit(sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _refitted(fits, score, [taken.place[int(k)] for k in sets], n_jobs)
 
-    remedied = _remedy(weight * taken.inside, weight * taken.outside, weight, refit, max_refits)
+    remedied = _remedy(weight * taken.inside, weight * taken.outside, weight, refit, max_refits, clock)
     gap = weight * taken.inside - remedied.scores
     diagnostics = CavityDiagnostics(gap, taken.leverage, taken.clipped, remedied.refitted)
     if float(fits.full.change) > _UNSETTLED:
@@ -348,10 +345,8 @@ def _refitted(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores of some sets from fits without them, and whether these fits settled."""
     settled = with_threads(lambda place: fits.without(*place), places, n_jobs)
-    own = [
-        _own_marginals(posterior, fits.problem.batches[number].rows[:, [column]])
-        for posterior, (number, column) in zip(settled, places, strict=True)
-    ]
+    batches = fits.problem.batches
+    own = [_own_marginals(one, batches[k].rows[:, [column]]) for one, (k, column) in zip(settled, places, strict=True)]
     scores = np.zeros(len(places))
     for number in {number for number, _ in places}:
         mine = [i for i, place in enumerate(places) if place[0] == number]
@@ -374,7 +369,10 @@ class _Remedied(NamedTuple):
     doubtful: np.ndarray
 
 
-def _remedy(inside: np.ndarray, outside: np.ndarray, weight: np.ndarray, refit: Callable, most: int) -> _Remedied:
+def _remedy(
+    inside: np.ndarray, outside: np.ndarray, weight: np.ndarray, refit: Callable, most: int,
+    clock: Clock = Clock(None),  # noqa: B008 - immutable
+) -> _Remedied:  # fmt: skip
     """Refit the sets of the largest gaps, a few at a time, until little is left to correct.
 
     A correction grows with the gap; the newest ones show by what factor, and so what the other sets would get.
@@ -385,7 +383,11 @@ def _remedy(inside: np.ndarray, outside: np.ndarray, weight: np.ndarray, refit: 
     order = order[weight[order] > 0]
     refitted, failed = np.zeros(len(gap), bool), np.zeros(len(gap), bool)
     done, factor = 0, 1.0
-    while done < min(most, len(order)) and factor * gap[order[done:]].sum() > _SMALL * standard_error(scores):
+
+    def much_is_left() -> bool:
+        return factor * gap[order[done:]].sum() > _SMALL * standard_error(scores)
+
+    while done < min(most, len(order)) and much_is_left() and not clock.is_up:
         newest = order[done : min(done + _ROUND, most)]
         values, settled = refit(newest)
         corrected = weight[newest] * values
@@ -394,6 +396,5 @@ def _remedy(inside: np.ndarray, outside: np.ndarray, weight: np.ndarray, refit: 
         done += len(newest)
     left = order[done:]
     # Where the newest corrections promised little, none of the rest is in doubt.
-    expected = factor * gap[left].sum() > _SMALL * standard_error(scores)
-    in_doubt = left[factor * gap[left] > _DOUBTFUL] if expected else left[:0]
+    in_doubt = left[factor * gap[left] > _DOUBTFUL] if much_is_left() else left[:0]
     return _Remedied(scores, refitted, np.sort(np.concatenate([in_doubt, np.flatnonzero(failed)])))

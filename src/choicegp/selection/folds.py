@@ -25,7 +25,8 @@ def cross_validated(
 
     The models are those that the search finds without the fold, not single fits: a number left in a poor optimum
     in one fold would be compared unfairly.  For the same reason nothing starts from a model of all sets, which
-    would know where to look.
+    would know where to look.  Without any result where the time limit leaves out a fit: the scores of some folds are
+    not those of all.
 
     Parameters
     ----------
@@ -46,6 +47,7 @@ def cross_validated(
     fold = np.random.default_rng(random_state).permutation(len(data)) % n_folds
     weight = np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
     scores = {d: np.zeros(len(data)) for d in numbers}
+    complete = True
     if n_jobs > 1:
         # The cores are for the folds; threads share the compiled programs, which all folds of one size have in common.
         search = search._replace(options=search.options._replace(n_jobs=1))
@@ -55,17 +57,20 @@ def cross_validated(
     ):
         results = run(delayed(_without)(search, fold == k, sorted(numbers)) for k in range(n_folds))
         for k, found in enumerate(results):
-            for d, own in found.items():
+            complete &= found is not None
+            for d, own in (found or {}).items():
                 scores[d][fold == k] = weight[fold == k] * own
             bar.show(f"{k + 1} of {n_folds} folds of the cross-validation", k + 1)
-    return {d: HeldOut(own) for d, own in scores.items()}
+    return {d: HeldOut(own) for d, own in scores.items()} if complete else {}
 
 
-def _without(search: Search, held_out: np.ndarray, numbers: list[int]) -> dict[int, np.ndarray]:
-    """Return the log-probabilities of the sets held out, by the models that the others make."""
+def _without(search: Search, held_out: np.ndarray, numbers: list[int]) -> dict[int, np.ndarray] | None:
+    """Return the log-probabilities of the sets held out, by the models that the others make; None out of time."""
     data = search.data
     # Set here and not by the caller: joblib may be set to work with processes.
     with linear_algebra_for(len(np.unique(data.flat_shown))), computing(search.device):
         fits = search._replace(data=data[~held_out]).unjudged(numbers)
+        if fits is None:
+            return None
         new = data[held_out]
         return {d: ChoicePredictor.of(fitted, new).log_probabilities(normalized=False) for d, fitted in fits.items()}

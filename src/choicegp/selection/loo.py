@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp.checks import seed, whole_number
+from choicegp.compute.progress import Clock
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted, one_utility_note
@@ -136,6 +137,7 @@ def leave_one_out(
     max_refits: int | None = None,
     random_state: int | None = 0,
     n_jobs: int | None = None,
+    clock: Clock | None = None,
 ) -> LooResult:
     """Score every training set by a model that has not seen it; the caller sets precision and device.
 
@@ -148,10 +150,12 @@ def leave_one_out(
     random_state : int or None
     n_jobs : int, optional
         Threads that refit in parallel.
+    clock : Clock, optional
+        When its time is up, no further set is left out by a fit.
     """
     # They return what is defined above.
     from choicegp.selection.cavity import MOST_REFITS, cavity_loo
-    from choicegp.selection.psis import N_SAMPLES, psis_loo
+    from choicegp.selection.psis import psis_loo
 
     if method not in ("cavity", "psis"):
         raise ChoiceGPError(f"method must be 'cavity' or 'psis'; got {method!r}")
@@ -165,7 +169,9 @@ def leave_one_out(
     if method == "psis":
         if max_refits is not None:
             raise ChoiceGPError("max_refits belongs to method='cavity': importance weights need no refits")
-        _, scores = sampled_choices(fitted, N_SAMPLES, number)
+        _, scores = sampled_choices(fitted, None, number)
+        if posterior.draws is not None:
+            notes = (*notes, f"the weights are those of {scores.shape[1]} draws, which are all that the model has")
         return psis_loo(scores, np.ones(len(data)) if data.weights is None else np.asarray(data.weights), notes)
     if not posterior.has_sites:
         raise ChoiceGPError("a posterior of draws has no sites to take out: use method='psis'")
@@ -174,18 +180,24 @@ def leave_one_out(
     n = len(problem.valid)
     with linear_algebra_for(n):
         return cavity_loo(
-            posterior, problem, len(data), seed=number, max_refits=most, n_jobs=n_threads(n_jobs, n), notes=notes
-        )
+            posterior, problem, len(data), seed=number, max_refits=most, n_jobs=n_threads(n_jobs, n), notes=notes,
+            clock=clock or Clock(None),
+        )  # fmt: skip
 
 
-def sampled_choices(fitted: Fitted, n_samples: int, random_state: int | None) -> tuple[np.ndarray, np.ndarray]:
+def sampled_choices(fitted: Fitted, n_samples: int | None, random_state: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Sample the utilities of the shown objects (S, n, d), and score every set under each sample (m, S).
 
-    Objects are in the order of their rows in the data's table.  The caller sets precision and device.
+    Objects are in the order of their rows in the data's table.  By default there are 2000 samples; where a model has
+    draws, as many of these as there are, each once.  The caller sets precision and device.
     """
-    from choicegp.selection.psis import choice_log_likelihood
+    from choicegp.selection.psis import N_SAMPLES, choice_log_likelihood
 
     data, posterior = fitted.data, fitted.posterior
+    if n_samples is None:
+        # Copies of draws would distort the tail of importance weights.
+        n_draws = N_SAMPLES if posterior.draws is None else int(np.prod(posterior.draws.dual.shape[:2]))
+        n_samples = min(N_SAMPLES, n_draws)
     shown = np.unique(data.flat_shown)
     objects = fitted.objects(data)
     problem = fitted.problem_by_row()

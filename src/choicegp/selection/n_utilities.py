@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from choicegp.checks import counted
-from choicegp.compute.progress import progress_bar
+from choicegp.compute.progress import Clock, progress_bar
 from choicegp.compute.threads import linear_algebra_for
 from choicegp.fitting.record import coinciding_notes
 from choicegp.selection.compare import (
@@ -19,7 +19,7 @@ from choicegp.selection.compare import (
 )
 from choicegp.selection.folds import cross_validated
 from choicegp.selection.loo import LooResult
-from choicegp.selection.search import Candidate, Search
+from choicegp.selection.search import Candidate, Search, is_over
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,11 +99,12 @@ def choose_number(
             held_out = cross_validated(
                 search, numbers, n_folds, random_state=random_state, n_jobs=n_jobs, progress=progress
             )
-    return _result(found, most, n_folds, held_out)
+    unfinished = n_folds is not None and len(numbers) > 1 and not held_out
+    return _result(found, most, n_folds, held_out, tuple(_out_of_time(found, most, search.clock, unfinished)))
 
 
 def _result(
-    found: dict[int, Candidate], most: int, n_folds: int | None, held_out: dict[int, HeldOut]
+    found: dict[int, Candidate], most: int, n_folds: int | None, held_out: dict[int, HeldOut], left_out: tuple[str, ...]
 ) -> SelectionResult:
     results = {d: candidate.result for d, candidate in found.items()}
     chosen = smallest_within_one_se(held_out or results)
@@ -116,7 +117,7 @@ def _result(
         table["cv"] = [held_out[d].elpd if d in held_out else np.nan for d in found]
         table["cv_se"] = [errors.get(d, np.nan) for d in found]
     fits = {d: candidate.fitted for d, candidate in found.items()}
-    reason = "; ".join([*_why(results, n_folds, held_out, chosen), *_remarks(found, chosen, most)]) + "."
+    reason = "; ".join([*_why(results, n_folds, held_out, chosen), *left_out, *_remarks(found, chosen, most)]) + "."
     return SelectionResult(chosen, table, fits, reason, results)
 
 
@@ -164,10 +165,23 @@ def _by_the_rule(results: Mapping[int, Judged], chosen: int, by: str) -> Iterato
         yield f"{more} is worse by {-differences[d].elpd:.1f} with standard error {differences[d].se:.1f}"
 
 
+def _out_of_time(found: dict[int, Candidate], most: int, clock: Clock, unfinished: bool) -> Iterator[str]:
+    """Say what was not done because the time limit had passed."""
+    if clock.limit is None:
+        return
+    last = max(found)
+    if last < most and not is_over(found):
+        yield f"more than {_utilities(last)} were not tried: {clock.had_passed}"
+    if cut := [d for d, candidate in found.items() if candidate.cut]:
+        yield f"not all fits of {', '.join(map(_utilities, cut))} were made to their end: {clock.had_passed}"
+    if unfinished:
+        yield f"the cross-validation was not finished and does not count: {clock.had_passed}"
+
+
 def _remarks(found: dict[int, Candidate], chosen: int, most: int) -> Iterator[str]:
     """Say what else a reader of the result should know."""
     last = max(found)
-    if last < most:
+    if last < most and is_over(found):
         yield f"{last - 1} and {last} are clearly worse than the best, so more were not tried"
     elif chosen == most > 1:
         yield f"more than {most} were not tried: raise max_utilities"

@@ -16,12 +16,16 @@ PATIENCE = 2  # numbers in a row that are clearly worse than the best end the se
 
 
 class Candidate(NamedTuple):
-    """A number of utilities: its fit, where that started, its leave-one-out score and the time all this took."""
+    """A number of utilities: its fit, where that started, its leave-one-out score and the time all this took.
+
+    ``cut`` says whether the time limit left out a part of its fits.
+    """
 
     fitted: Fitted
     start: str
     loo: LooResult | None
     seconds: float
+    cut: bool = False
 
     @property
     def result(self) -> LooResult:
@@ -31,14 +35,17 @@ class Candidate(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What all fits of a search have in common: the data, the options but for the number, and the device."""
+    """What all fits of a search have in common: the data, the options but for the number, the device and the clock."""
 
     data: ChoiceData
     options: FitOptions
     device: str
+    clock: Clock = Clock(None)
 
     def judged(self, most: int, n_jobs: int, say: Callable[[int], None]) -> dict[int, Candidate]:
         """Go up from one utility until two numbers in a row are clearly worse than the best, by leave-one-out.
+
+        The time limit ends the search at any number but the first.
 
         Parameters
         ----------
@@ -57,17 +64,24 @@ class Search(NamedTuple):
             if d > 2 and found[d].result.elpd > found[d - 1].result.elpd:
                 # Perhaps one utility less would do as well, and its fit was left in a worse optimum.
                 found[d - 1] = self._scored(self._again(found[d - 1], found[d], "shrunk"), n_jobs)
-            if is_over(found):
+            if is_over(found) or self.clock.is_up:
                 break
         return found
 
-    def unjudged(self, numbers: Collection[int]) -> dict[int, Fitted]:
-        """Fit some numbers as the search does, from starts of the same kinds, without leaving sets out."""
+    def unjudged(self, numbers: Collection[int]) -> dict[int, Fitted] | None:
+        """Fit some numbers as the search does, from starts of the same kinds, without leaving sets out.
+
+        None where the time limit ends it: numbers that had less time than others are not compared fairly.
+        """
         found: dict[int, Candidate] = {}
         for d in range(1, max(numbers) + 1):
+            if self.clock.is_up:
+                return None
             found[d] = self._grown(self._annealed(d), found.get(d - 1))
             if d > 2 and d - 1 in numbers:
                 found[d - 1] = self._again(found[d - 1], found[d], "shrunk")
+        if any(candidate.cut for candidate in found.values()):
+            return None
         return {d: found[d].fitted for d in numbers}
 
     def _annealed_fits(self, most: int, n_jobs: int) -> Iterator[Fitted]:
@@ -84,11 +98,11 @@ class Search(NamedTuple):
     def _annealed(self, n_utilities: int) -> Fitted:
         options = self.options._replace(n_utilities=n_utilities)
         with computing(self.device):
-            return fit_posterior(self.data, options, None)
+            return fit_posterior(self.data, options, None, clock=self.clock)
 
     def _grown(self, fitted: Fitted, before: Candidate | None) -> Candidate:
         """Where there is a smaller model, fit once more from that and keep the better fit."""
-        found = Candidate(fitted, "annealed", None, fitted.result.seconds)
+        found = Candidate(fitted, "annealed", None, fitted.result.seconds, fitted.result.out_of_time)
         return found if before is None else self._again(found, before, "grown")
 
     def _again(self, found: Candidate, neighbour: Candidate, start: str) -> Candidate:
@@ -96,17 +110,20 @@ class Search(NamedTuple):
         options = self.options._replace(n_utilities=found.fitted.n_utilities).decided(self.data)
         if options.inference != "dense":
             return found
+        if self.clock.is_up:
+            return found._replace(cut=True)
         with computing(self.device):
-            fitted = fit_posterior(self.data, options, None, neighbour.fitted.posterior)
-        found = found._replace(seconds=found.seconds + fitted.result.seconds)
+            fitted = fit_posterior(self.data, options, None, neighbour.fitted.posterior, clock=self.clock)
+        cut = found.cut or fitted.result.out_of_time
+        found = found._replace(seconds=found.seconds + fitted.result.seconds, cut=cut)
         return found if fitted.elbo <= found.fitted.elbo else found._replace(fitted=fitted, start=start, loo=None)
 
     def _scored(self, found: Candidate, n_jobs: int) -> Candidate:
         if found.loo is not None:
             return found
-        clock = Clock(None)
+        clock = self.clock.part()
         with computing(self.device):
-            loo = leave_one_out(found.fitted, n_jobs=n_jobs)
+            loo = leave_one_out(found.fitted, n_jobs=n_jobs, clock=clock)
         return found._replace(loo=loo, seconds=found.seconds + clock.seconds)
 
 

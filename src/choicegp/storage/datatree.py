@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 
-def datatree(fitted: Fitted, n_samples: int, random_state: int | None) -> "DataTree":
+def datatree(fitted: Fitted, n_samples: int | None, random_state: int | None) -> "DataTree":
     """Gather samples, log-likelihoods, choices and features under ArviZ's names, within `computing`."""
     from arviz_base import from_dict
 
