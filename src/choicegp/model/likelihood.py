@@ -22,7 +22,7 @@ twice: in logs for `log_likelihood`, right however unlikely a choice is, and in 
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -263,10 +263,21 @@ def with_lapse(
 
     A learned constant added to every factor would grow without bound; a mixture per set cannot.
     """
+    return with_random_answers(log_p, log_number_of_subsets(present, log_p.dtype), lapse)
+
+
+def log_number_of_subsets(present: Bool[AnyArray, "a ..."], dtype: Any) -> Float[Array, "..."]:
+    """Return the log of 2^a - 1, the number of answers that are not empty."""
     # A set of padding alone has no subsets; it counts as a set of one object, whose answer is certain.
-    a = jnp.maximum(jnp.sum(present, axis=0), 1).astype(log_p.dtype)
-    log_subsets = a * math.log(2.0) + jnp.log1p(-jnp.exp2(-a))
-    return log_add_exp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_subsets)
+    a = jnp.maximum(jnp.sum(present, axis=0), 1).astype(dtype)
+    return a * math.log(2.0) + jnp.log1p(-jnp.exp2(-a))
+
+
+def with_random_answers(
+    log_p: Float[Array, "*batch"], log_answers: Float[Array, "*#batch"], lapse: Scalar
+) -> Float[Array, "*batch"]:
+    """Return log((1 - lapse) p + lapse / n), from the log of the number n of answers that there are."""
+    return log_add_exp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_answers)
 
 
 def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
