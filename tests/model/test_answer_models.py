@@ -73,7 +73,7 @@ def some_sets(name, d, a, seed=0, most=99):
 
 @pytest.mark.parametrize(
     ("name", "d", "a"),
-    [*((name, 2, 4) for name in KINDS if "worst" not in name), ("threshold", 1, 4), ("in one or none", 3, 5)],
+    [*((name, 2, 4) for name in KINDS if "worst" not in name), ("threshold", 1, 3), ("in one or none", 3, 3)],
 )
 def test_they_are_the_derivatives_of_the_likelihood(name, d, a):
     errors = KINDS[name]

@@ -81,12 +81,14 @@ def _coefficients(
             table, product = _one_more(table, mine[j, :most], free[j]), product * in_all[j]
         # The chosen objects come first, so that k of them have the code 2^k - 1.
         exact = sum((jnp.where(n == k, table[2**k - 1], 0.0) for k in range(most + 1)), nothing)
-        own = []
-        for o in range(a):
-            left = range(o + 1, most + 1)
-            new = sum((jnp.where(n == k, table[(2**k - 1) ^ (1 << o)], 0.0) for k in left), exact)
-            own.append(jnp.where(chosen[o], jnp.where(n > d, product, new), 0.0))
-        stacked = jnp.stack(own)
+        # Object o is the winner of this utility, and the winners of the others are all of C, or all but o.
+        own = [
+            sum((jnp.where(n == k, table[(2**k - 1) ^ (1 << o)], 0.0) for k in range(o + 1, most + 1)), exact)
+            for o in range(most)
+        ]
+        rest = jnp.zeros((a - most, *nothing.shape), q.dtype)
+        stacked = jnp.where((n > d)[None], product[None], jnp.concatenate([jnp.stack(own), rest]))
+        stacked = jnp.where(chosen, stacked, 0.0)
         if unseen is not None:
             stacked = jnp.where(unseen, jnp.where(n > d, product, exact)[None], stacked)
         coefficients.append(stacked)

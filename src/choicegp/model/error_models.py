@@ -164,6 +164,10 @@ class WithThreshold(ErrorModel):
         """Whether every set has a threshold."""
         return True
 
+    def with_threshold(self) -> ErrorModel:
+        """Return the same: it has one."""
+        return self
+
     def of_kind(self, kind: str) -> ErrorModel:
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestObject().of_kind(kind)

@@ -286,7 +286,7 @@ def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
 
 
 def subset_probabilities(
-    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR
+    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR, most: int = MAX_ENUMERATED
 ) -> Float[Array, "2**a *batch"]:
     """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
 
@@ -297,11 +297,13 @@ def subset_probabilities(
     Parameters
     ----------
     u : Array (d, a, ...)
-        Utilities; a is at most `MAX_ENUMERATED`.
+        Utilities.
     sigma : float
         Scale of the probit errors.
     floor : float
         Added to every factor.
+    most : int
+        The largest a.
 
     Returns
     -------
@@ -316,8 +318,8 @@ def subset_probabilities(
     [0.0, 0.13, 0.13, 0.73]
     """
     a = u.shape[1]
-    if a > MAX_ENUMERATED:
-        raise ValueError(f"{a} objects have 2^{a} subsets; at most {MAX_ENUMERATED} objects are enumerated")
+    if a > most:
+        raise ValueError(f"{a} objects have 2^{a} subsets; at most {most} objects are enumerated")
     pairs = object_pairs(a)
     n, earlier = len(pairs.first), np.triu(np.ones((a, a), bool), 1)
     above, below, _, _ = probit_and_hazard((u[:, pairs.first] - u[:, pairs.second]) / sigma)
