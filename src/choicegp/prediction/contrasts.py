@@ -20,8 +20,13 @@ _MOST_REFERENCES = 512
 _NORMAL = 1.959964  # half the width of a 95% interval, in standard deviations
 
 
-def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utilities:
-    """Return means, standard deviations and 95% intervals of u(x) - mean of u over the shown objects, each (n, d)."""
+def contrasts(posterior: Posterior, objects: Objects, shown: Objects | int) -> Utilities:
+    """Return means, standard deviations and 95% intervals of u(x) - mean of u over the shown objects, each (n, d).
+
+    The shown objects are given, or are so many of the first ones of the posterior.
+    """
+    if isinstance(shown, int):
+        shown = Objects(posterior.objects.X[:shown], posterior.objects.codes[:shown])
     if posterior.draws is None:
         some = np.linspace(0, len(shown.X) - 1, min(len(shown.X), _MOST_REFERENCES)).astype(int)
         reference = Objects(shown.X[some], shown.codes[some])
@@ -36,7 +41,7 @@ def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utiliti
             sd = np.sqrt(variance)
             found: tuple[np.ndarray, ...] = mean, sd, mean - _NORMAL * sd, mean + _NORMAL * sd
         else:
-            found = _summed_up(*map(np.asarray, _of_draws(posterior.draws, posterior.objects, part)))
+            found = _summed_up(*map(np.asarray, _of_draws(posterior.draws, posterior.objects, part, shown)))
         parts.append([value[:n] for value in found])
     empty = np.zeros((0, posterior.n_utilities))
     return Utilities(*(np.concatenate(values) for values in zip([empty] * 4, *parts, strict=True)))
@@ -56,14 +61,14 @@ def _gaussian(posterior: Posterior, objects: Objects, reference: Objects) -> tup
 
 
 @program
-def _of_draws(draws: Draws, shown: Objects, objects: Objects) -> tuple[Array, Array]:
+def _of_draws(draws: Draws, known: Objects, objects: Objects, shown: Objects) -> tuple[Array, Array]:
     """Return what each draw says, (H, S, d, n), and the variance that is left at each setting, (H, d, n)."""
 
     def of_setting(draws: Draws) -> tuple[Array, Array]:
         prior = draws.prior
-        cross = prior.covariance(shown, objects)
+        cross = prior.covariance(known, objects)
         # The draws say what the utilities of the shown objects are, and so where their mean is.
-        level = jnp.mean(prior.covariance(shown, shown), axis=2)
+        level = jnp.mean(prior.covariance(known, shown), axis=2)
         drawn = jnp.einsum("ptn,spt->spn", cross - level[..., None], draws.dual)
         left = prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, draws.inverse @ cross)
         return jax.vmap(prior.total)(drawn), prior.total(jnp.maximum(left, 0.0))
