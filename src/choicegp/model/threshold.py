@@ -26,6 +26,7 @@ from choicegp.model.derivatives import (
     answer_terms,
     averaged,
     compare,
+    compare_once,
     log_answer,
     mean_square,
 )
@@ -39,6 +40,8 @@ from choicegp.model.likelihood import (
 )
 from choicegp.model.log_sums import log_add_exp
 from choicegp.model.shapes import AnyArray, Scalar
+
+_NOTHING = 1e-30  # a share in a sum that is none
 
 
 def is_threshold(present: Bool[AnyArray, "a ..."], chosen: Bool[AnyArray, "a ..."]) -> Bool[Array, "a ..."]:
@@ -116,11 +119,13 @@ def expected_derivatives_with_threshold(
         none = jnp.zeros((d, 1, 1, m), u.dtype)
         return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
     pairs = object_pairs(a)
-    compared = compare(u, present[..., None], pairs)
+    compared = compare_once(u, present[..., None], pairs)
     without, with_it, possible = _both_answers(present, chosen)
     first, second = (answer_terms(compared, present, answer, pairs, FLOOR) for answer in (without, with_it))
     value = log_add_exp(jnp.where(possible[:, None], first.value, -jnp.inf), second.value)
-    share = jnp.where(possible[:, None], jax.nn.sigmoid(first.value - second.value), 0.0)
+    share = jax.nn.sigmoid(first.value - second.value)
+    # Products of tiny numbers leave the range in which a CPU is quick.
+    share = jnp.where(possible[:, None] & (share > _NOTHING), share, 0.0)
     kept = jnp.ones_like(value)
     if lapse is not None:
         mixed = with_random_answers(value, log_number_of_answers(present)[:, None], lapse)
