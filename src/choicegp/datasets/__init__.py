@@ -9,8 +9,9 @@ Objects with measured outputs (an `ObjectTable`, whose `choices` method makes th
 Choices from files
     `load_ellipses` (a real person's), `load_sincos` (a `SinCosFiles`: train, known, new).
 Pieces
-    `random_sets` and `all_pairs` (what to show), `noisy_choices` (answers with errors), `sincos_utilities`,
-    `counterexample_utility`, `vehicle_outputs`, `laptops` (a catalogue) and `alice` (what laptops are worth to her).
+    `random_sets` and `all_pairs` (what to show), `noisy_choices` and `noisy_rankings` (answers with errors),
+    `sincos_utilities`, `counterexample_utility`, `vehicle_outputs`, `laptops` (a catalogue) and `alice` (what laptops
+    are worth to her).
 
 The loaders take a folder, or find it in the environment variable CHOICEGP_DATA.
 
@@ -23,7 +24,7 @@ For example:
 """
 
 from choicegp.datasets.alice import alice, alice_choices, laptops
-from choicegp.datasets.noisy import noisy_choices
+from choicegp.datasets.noisy import noisy_choices, noisy_rankings
 from choicegp.datasets.problems import benchmark_choices, benchmark_problem, vehicle, vehicle_outputs
 from choicegp.datasets.published import (
     ObjectTable,
@@ -70,6 +71,7 @@ __all__ = [
     "load_sincos",
     "load_slump",
     "noisy_choices",
+    "noisy_rankings",
     "random_sets",
     "sincos",
     "sincos_utilities",

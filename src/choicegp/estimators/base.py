@@ -270,3 +270,19 @@ def check_training_data(data: Any, function: str) -> None:
         )
     if not data.has_choices:
         raise ChoiceGPError(f"{function} needs data with choices: these have none")
+
+
+def check_something_kept(data: ChoiceData, model: str) -> None:
+    """Refuse empty answers and questions for one object, which a model of kept objects alone does not know."""
+    if data.kinds is not None and np.any(data.kinds != "keep"):
+        raise ChoiceGPError(
+            f"{model} learns from sets of the kind 'keep' only: leave the others out with data.take, or use ChoiceGP"
+        )
+    if data.flat_chosen is None or len(data) == 0:
+        return
+    empty = np.flatnonzero(np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) == 0)
+    if len(empty):
+        raise ChoiceGPError(
+            f"nothing was kept of set {data.set_ids[empty[:1]].tolist()[0]!r}: {model} has no threshold. Leave such "
+            "sets out (empty='skip'), or use ChoiceGP"
+        )

@@ -14,7 +14,7 @@ from choicegp.fitting.options import FitOptions
 from choicegp.model.error_models import ERROR_MODELS
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors
-from choicegp.prediction.best import BestObjectPredictor
+from choicegp.prediction.kinds import best_predictor
 
 _FIXED = {"n_utilities": 1, "inference": "dense", "lapse": 0.0, "n_inducing": None, "batch_size": None,
           "learn_inducing": False}  # fmt: skip
@@ -66,7 +66,7 @@ class BatchPreferenceGP(UtilityGP):
     """
 
     _format = "choicegp-BatchPreferenceGP"
-    _predictor = BestObjectPredictor.of
+    _predictor = staticmethod(best_predictor)
     noise: str
     object_effects: bool
 

@@ -14,9 +14,11 @@ from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.fitting.fit import fit_posterior
 from choicegp.fitting.methods import Method
 from choicegp.fitting.options import FitOptions
+from choicegp.fitting.record import Utilities
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import HyperPriors
-from choicegp.prediction.choices import ChoicePredictor
+from choicegp.model.prior import HyperPriors, threshold_like
+from choicegp.prediction.contrasts import contrasts
+from choicegp.prediction.kinds import choice_predictor
 from choicegp.prediction.utilities import dominance_probabilities
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ class ChoiceGP(UtilityGP):
     """Choice functions with Gaussian processes (Benavoli, Azzimonti and Piga, UAI 2023).
 
     There are ``n_utilities`` hidden utilities, each a Gaussian process over the features; of a set, the
-    objects that no other dominates in all utilities are chosen, with probit errors.
+    objects that no other dominates in all utilities are chosen, with probit errors.  Of sets of the kinds "best" and
+    "worst" (``ChoiceData.kinds``) one object is marked, by the same utilities.
 
     Parameters
     ----------
@@ -47,6 +50,13 @@ class ChoiceGP(UtilityGP):
         "auto": "rbf", and with sparse inference waves in single features beside it, on learned scales of the features;
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of kernels from
         `choicegp.kernels`.
+    threshold : bool or "auto"
+        Whether objects must also pass a threshold to be kept, so that a set may be left empty and a set of one object
+        is a question of yes or no; its utilities are learned.  "auto": where the data have empty answers.  Dense
+        inference only.
+    rule : {"pareto", "best-in-one"}
+        Which objects are kept: those that no other dominates, or those that are the best in at least one utility.
+        Dense inference only.  `compare` chooses between two models of the same choices.
     shared_part : bool
         Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
         independent utilities most objects that were never shown would be incomparable.  The paper's approximation
@@ -120,10 +130,12 @@ class ChoiceGP(UtilityGP):
     """
 
     _format = "choicegp-model"
-    _predictor = ChoicePredictor.of
+    _predictor = staticmethod(choice_predictor)
     selection_: "SelectionResult"
     n_utilities: int | str
     inference: str | Method
+    threshold: bool | str
+    rule: str
     shared_part: bool
     intervals: str
     object_effects: bool | str
@@ -138,6 +150,8 @@ class ChoiceGP(UtilityGP):
         *,
         inference: str | Method = "auto",
         kernel: str | Kernel = "auto",
+        threshold: bool | str = "auto",
+        rule: str = "pareto",
         shared_part: bool = True,
         intervals: str = "auto",
         object_effects: bool | str = "auto",
@@ -220,6 +234,31 @@ class ChoiceGP(UtilityGP):
         self.__dict__.pop("selection_", None)
         with computing(self.device):
             return self._keep(fit_posterior(folder, options, None, checkpoint=_keeper_at(checkpoint)))
+
+    def predict_none(self, data: ChoiceData) -> np.ndarray:
+        """Return the probability that nothing is kept of each set, (m,); zeros without a threshold.
+
+        Examples
+        --------
+        >>> from choicegp import ChoiceData, ChoiceGP
+        >>> data = ChoiceData.from_sets([[0.0], [1.0], [2.0]], [[0], [1], [2]], [[], [1], [2]], empty="none")
+        >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+        >>> [p > 0.3 for p in model.predict_none(data).tolist()]
+        [True, False, False]
+        """
+        self._checked(data)
+        with computing(self.device):
+            return choice_predictor(self.fitted_, data).none()
+
+    def threshold_utilities(self) -> Utilities:
+        """Return where the threshold lies, as contrasts to the mean of the shown objects: each part has shape (d,)."""
+        self._check_fitted()
+        if not self.errors_.has_threshold:
+            raise ChoiceGPError("this model has no threshold: use ChoiceGP(threshold=True)")
+        fitted = self.fitted_
+        with computing(self.device):
+            found = contrasts(fitted.posterior, threshold_like(fitted.posterior.objects), fitted.n_shown)
+        return Utilities(*(np.asarray(part)[0] for part in found))
 
     def dominance_proba(self, X1: Any, X2: Any) -> np.ndarray:
         """Return P(first dominates), P(second dominates), P(incomparable) for each pair of rows, (n, 3)."""

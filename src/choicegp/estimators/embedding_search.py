@@ -10,7 +10,7 @@ from choicegp.checks import seed, whole_number
 from choicegp.compute.progress import progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.base import check_training_data
+from choicegp.estimators.base import check_something_kept, check_training_data
 from choicegp.estimators.pareto_embedding import ParetoEmbedding
 from choicegp.evaluation.metrics import a_mean, exact_accuracy
 from choicegp.fitting.embedding import EmbeddingOptions
@@ -78,6 +78,7 @@ def search_embedding(
     """
     n_rounds = whole_number("n_rounds", n_rounds, 1)
     check_training_data(data, "search_embedding")
+    check_something_kept(data, "ParetoEmbedding")
     random_state = seed(random_state)
     fixed = _checked(options | {"random_state": random_state})
     progress = options.get("progress", "auto")

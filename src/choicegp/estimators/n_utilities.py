@@ -88,7 +88,7 @@ def select_n_utilities(
     number = seed(random_state)
     n_shown = len(np.unique(data.flat_shown))
     template, checked = _template(options | {"random_state": number}, n_shown)
-    checked = checked._replace(drawn_seed=random_state is None)
+    checked = checked.with_threshold_as_in(data)._replace(drawn_seed=random_state is None)
     selection = choose_number(
         Search(data, checked, options.get("device", "auto"), clock), most, n_folds=n_folds, contenders=contenders,
         random_state=number, n_jobs=n_threads(jobs_option(n_jobs), n_shown), progress=progress,

@@ -11,7 +11,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import split_sets
 from choicegp.data.pareto import undominated_in_sets
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.base import Estimator, check_training_data
+from choicegp.estimators.base import Estimator, check_something_kept, check_training_data
 from choicegp.fitting.embedding import (
     EmbeddingFit,
     EmbeddingOptions,
@@ -135,6 +135,7 @@ class ParetoEmbedding(Estimator):
         """
         options = EmbeddingOptions.validated(self.get_params(deep=False))
         check_training_data(data, "fit")
+        check_something_kept(data, "ParetoEmbedding")
         with computing(self.device):
             return self._keep(fit_embedding(data, options))
 

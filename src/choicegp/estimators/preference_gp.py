@@ -9,7 +9,7 @@ from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
 from choicegp.data.preferences import preferences
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.base import Estimator
+from choicegp.estimators.base import Estimator, check_something_kept
 from choicegp.fitting.pairwise import FittedPairs, PairOptions, fit_pairs
 from choicegp.fitting.record import FitResult, Utilities
 from choicegp.inference.pair_process import PairProcess, margin_moments, utility_moments
@@ -64,6 +64,8 @@ class PairwiseGP(Estimator):
             For ``conflicts="majority"``: what the rows of ``data.X`` are worth, larger is better.
         """
         options = PairOptions.validated(self.get_params(deep=False))
+        if isinstance(data, ChoiceData):
+            check_something_kept(data, type(self).__name__)
         with computing(self.device):
             return self._keep(fit_pairs(data, options, self._kind, outputs, type(self).__name__))
 

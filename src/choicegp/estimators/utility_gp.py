@@ -27,15 +27,14 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
     from choicegp.data.folder import ChoiceFolder
-    from choicegp.prediction.best import BestObjectPredictor
-    from choicegp.prediction.choices import ChoicePredictor
+    from choicegp.prediction.kinds import MixedPredictor, Predictor
     from choicegp.selection.loo import LooResult
 
 
 class UtilityGP(Estimator):
     """Base of the estimators whose utilities are Gaussian processes."""
 
-    _predictor: "ClassVar[Callable[..., ChoicePredictor | BestObjectPredictor]]"
+    _predictor: "ClassVar[Callable[..., Predictor | MixedPredictor]]"
     kernel: str | Kernel
     hyperpriors: HyperPriors | None
     learn_hyperparameters: bool
@@ -134,7 +133,7 @@ class UtilityGP(Estimator):
     def _utilities(self, X: Any) -> Utilities:
         fitted = self.fitted_
         with computing(self.device):
-            shown = fitted.posterior.objects
+            shown: Objects | int = fitted.n_shown
             if fitted.posterior.is_sparse:
                 rows = np.unique(fitted.data.flat_shown)
                 shown = Objects((fitted.data.X[rows] - fitted.centre) / fitted.scale, np.zeros(len(rows), int))

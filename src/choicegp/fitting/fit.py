@@ -16,13 +16,14 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
-from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, notes_on, posed, scaling
+from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, excess_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.sparse.plan import Keeper
 from choicegp.inference.starts import FIRST_VARIANCE, moments_at, neighbouring_starts, recovered_sites, rescaled
+from choicegp.model.error_models import DISCERNIBILITY
 from choicegp.model.prior import Objects, UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
@@ -110,6 +111,7 @@ def _fit(
         problem = posed(data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors)
         found, words = _fit_at_objects(problem, options, clock, warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
+        notes += excess_note(data, options.errors, options.n_utilities)
     if options.drawn_seed:
         notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(
@@ -135,6 +137,8 @@ def _check_warm(options: FitOptions, warm: Fitted) -> None:
         raise ChoiceGPError("init and this model must agree about shared_part")
     if warm.has_effects != options.object_effects:
         raise ChoiceGPError("init and this model must agree about object_effects")
+    if warm.errors != options.errors:
+        raise ChoiceGPError("init and this model must agree about rule and threshold")
 
 
 def _fit_at_objects(
@@ -149,7 +153,12 @@ def _fit_at_objects(
     method, n = options.method, len(problem.valid)
     prior = _first_prior(options, problem.objects.X.shape[1]) if warm is None else warm.posterior.prior
     if options.object_effects and prior.log_effect_variance is None:
-        prior = UtilityPrior(prior.kernels, np.full(prior.n_parts, np.log(_FIRST_EFFECT)), prior.shared)
+        effect = np.full(prior.n_parts, np.log(_FIRST_EFFECT))
+        prior = UtilityPrior(prior.kernels, effect, prior.shared, prior.log_threshold_variance)
+    if options.errors.has_threshold and prior.log_threshold_variance is None:
+        # At first its utilities are about as large as the objects' own.
+        size = np.mean(np.asarray(prior.variance(problem.objects)), axis=1)
+        prior = UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, np.log(size))
     points = score_points(problem, options.n_utilities, options.random_state)
     learning = Learning(
         options.hyperpriors_for(problem.objects.X.shape[1]), options.learn_lapse, options.learn_hyperparameters
@@ -224,8 +233,8 @@ def _fit_sparse(
     from choicegp.inference.sparse.plan import Plan, kernel_starts
     from choicegp.inference.sparse.step import SparseSettings
 
-    _check_sparse(options, checkpoint)
     sample = data.sample if isinstance(data, ChoiceFolder) else data
+    _check_sparse(options, checkpoint, sample)
     source: Source = (InFolder if isinstance(data, ChoiceFolder) else InMemory)(data, centre, scale)  # type: ignore[arg-type]
     rng = np.random.default_rng([options.random_state, 6])
     some = np.sort(rng.permutation(np.unique(sample.flat_shown))[:_SAMPLE])
@@ -260,7 +269,12 @@ def _fit_sparse(
     return found, objects, np.asarray(_mean_at(found.posterior, compared))
 
 
-def _check_sparse(options: FitOptions, checkpoint: Any) -> None:
+def _check_sparse(options: FitOptions, checkpoint: Any, sample: ChoiceData) -> None:
+    if options.errors != DISCERNIBILITY or sample.kinds is not None:
+        raise ChoiceGPError(
+            "a threshold, other rules than 'pareto' and sets of several kinds work with dense inference only: fit "
+            "fewer objects with inference='dense'"
+        )
     if options.object_effects:
         raise ChoiceGPError(
             "object_effects work with dense inference only: leave them out, or fit fewer objects with inference='dense'"

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from choicegp.checks import flag_option, jobs_option, number_option, seed, whole_number
+from choicegp.checks import counted, flag_option, jobs_option, number_option, seed, whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Auto, Dense, Method, Paper, Sparse, method_option
-from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
+from choicegp.model.error_models import DISCERNIBILITY, RULES, ErrorModel
 from choicegp.model.kernels import Kernel, kernel_named
 from choicegp.model.prior import HyperPriors
 
@@ -45,6 +45,7 @@ class FitOptions(NamedTuple):
     random_state: int
     drawn_seed: bool = False
     errors: ErrorModel = DISCERNIBILITY
+    threshold: bool | None = False  # None: where the data have empty answers
 
     @classmethod
     def validated(cls, params: dict[str, Any]) -> "FitOptions":
@@ -82,6 +83,8 @@ class FitOptions(NamedTuple):
             progress=params["progress"],
             random_state=seed(params["random_state"]),
             drawn_seed=params["random_state"] is None,
+            errors=_rule_option(params.get("rule", "pareto")),
+            threshold=_threshold_option(params.get("threshold", False)),
         )
 
     @property
@@ -95,7 +98,8 @@ class FitOptions(NamedTuple):
         return self.lapse if self.learn_lapse or self.lapse > 0 else None
 
     def decided(self, data: ChoiceData | ChoiceFolder) -> "FitOptions":
-        """Fill in the inference, where it depends on the data."""
+        """Fill in the inference and the threshold, where they depend on the data."""
+        self = self._replace(errors=self._errors_for(data))
         method = self.method
         if isinstance(data, ChoiceFolder) and not isinstance(method, Auto | Sparse):
             raise ChoiceGPError(
@@ -112,6 +116,29 @@ class FitOptions(NamedTuple):
         if effects is None and not (method.begins_dense and self.learn_hyperparameters):
             effects = False
         return self._replace(method=method, object_effects=effects)
+
+    def with_threshold_as_in(self, data: ChoiceData) -> "FitOptions":
+        """Return the options with the threshold decided by these data, for fits to parts of them too."""
+        return self._replace(threshold=_n_empty(data) > 0) if self.threshold is None else self
+
+    def _errors_for(self, data: ChoiceData | ChoiceFolder) -> ErrorModel:
+        """Return how people err, with a threshold where the data or the options ask for one."""
+        sets = data.sample if isinstance(data, ChoiceFolder) else data
+        n_empty = _n_empty(sets)
+        if n_empty and self.threshold is False:
+            raise ChoiceGPError(
+                f"nothing was kept of {counted(n_empty, 'set')}: such answers need a threshold. Use ChoiceGP with "
+                "threshold='auto' or True, or leave these sets out (empty='skip')"
+            )
+        errors = self.errors
+        if self.threshold or (self.threshold is None and n_empty):
+            errors = errors.with_threshold()
+        if isinstance(self.method, Paper) and (errors != DISCERNIBILITY or sets.kinds is not None):
+            raise ChoiceGPError(
+                "the paper's approximation knows neither thresholds nor other rules and kinds of questions: use "
+                "inference='dense' or 'mcmc'"
+            )
+        return errors
 
     def as_in(self, has_effects: bool) -> "FitOptions":
         """Return the options with object effects as in another fit, where they are left open."""
@@ -149,6 +176,34 @@ def _n_different(data: ChoiceData) -> int:
     """Count the shown objects that differ in their features, as far as it takes to choose the inference."""
     shown = np.unique(data.flat_shown)
     return len(shown) if len(shown) <= AUTO_DENSE else len(np.unique(data.X[shown], axis=0))
+
+
+def _n_empty(data: ChoiceData) -> int:
+    """Count the sets of which nothing was kept; refuse those of which one object had to be marked."""
+    if data.flat_chosen is None or len(data) == 0:
+        return 0
+    empty = np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) == 0
+    if data.kinds is not None and np.any(empty & (data.kinds != "keep")):
+        k = int(np.argmax(empty & (data.kinds != "keep")))
+        raise ChoiceGPError(
+            f"set {data.set_ids[[k]].tolist()[0]!r} asks for the {data.kinds[k]} object, and none is marked: the "
+            "answer \"none of these\" belongs to sets of the kind 'keep'. Leave such sets out (empty='skip')"
+        )
+    return int(empty.sum())
+
+
+def _rule_option(value: Any) -> ErrorModel:
+    if not isinstance(value, str) or value not in RULES:
+        raise ChoiceGPError(f"rule must be one of {', '.join(RULES)}; got {value!r}")
+    return RULES[value]
+
+
+def _threshold_option(value: Any) -> bool | None:
+    if isinstance(value, str):
+        if value != "auto":
+            raise ChoiceGPError(f"threshold must be True, False or 'auto'; got {value!r}")
+        return None
+    return flag_option("threshold", value)
 
 
 def _effects_option(value: Any) -> bool | None:

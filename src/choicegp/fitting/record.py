@@ -10,8 +10,8 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.data.scaling import FeatureScaling
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
-from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
-from choicegp.model.prior import Objects
+from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
+from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.reading.encoding import FeatureEncoding
 
 PLUG_IN = "Gaussian utilities at the most probable hyperparameters: intervals are too narrow"
@@ -115,6 +115,11 @@ class Fitted(NamedTuple):
     def n_utilities(self) -> int:
         """Number of utilities."""
         return self.posterior.n_utilities
+
+    @property
+    def n_shown(self) -> int:
+        """Number of shown objects of a dense posterior, the first ones; the threshold comes after them."""
+        return self.posterior.objects.X.shape[-2] - self.errors.has_threshold
 
     @property
     def has_effects(self) -> bool:
@@ -243,6 +248,19 @@ def one_utility_note(data: ChoiceData, n_utilities: int, consequence: str = "") 
     )
 
 
+def excess_note(data: ChoiceData, errors: ErrorModel, n_utilities: int) -> tuple[str, ...]:
+    """Say that no more objects can be the best in one utility than there are utilities, where more were kept."""
+    if not isinstance(errors, BestInOne) or n_utilities == 1 or data.flat_chosen is None or len(data) == 0:
+        return ()
+    n_several = int(np.sum(np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) > n_utilities))
+    if not n_several:
+        return ()
+    return (
+        f"with the rule 'best-in-one' and {n_utilities} utilities at most {n_utilities} objects can be kept, and more "
+        f"were kept of {n_several} of {counted(len(data), 'set')}; use more utilities, or rule='pareto'",
+    )
+
+
 def coinciding_notes(mean: np.ndarray) -> tuple[str, ...]:
     """Say in words which utilities order all objects in the same way.
 
@@ -271,7 +289,7 @@ def notes_on(
     if isinstance(data, ChoiceFolder):
         notes.append(f"{len(data)} sets in {len(data.files)} files; data_ is a sample of {len(data.sample)} of them")
     elif problem is not None:
-        merged = len(np.unique(data.flat_shown)) - problem.n_objects
+        merged = len(np.unique(data.flat_shown)) - int(np.sum(problem.valid & (problem.objects.codes != THRESHOLD)))
         if merged > 0:
             notes.append(f"{merged} objects equal to another in all features were merged with it")
     constant = np.ptp(X, axis=0) == 0

@@ -7,7 +7,7 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_places, padded_size, sets_by_shape
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
-from choicegp.model.prior import Objects
+from choicegp.model.prior import THRESHOLD, Objects
 
 
 class SetBatch(NamedTuple):
@@ -16,7 +16,8 @@ class SetBatch(NamedTuple):
     Attributes
     ----------
     rows : int array (a, m)
-        Objects of each set, as rows of the problem's objects: chosen first, then rejected, then padding.
+        Objects of each set, as rows of the problem's objects: chosen first, then the threshold where there is one, then
+        rejected, then padding.
     present, chosen : bool array (a, m)
     weight : array (m,)
         Weight of each set; 0 for padding.
@@ -40,7 +41,7 @@ class Problem(NamedTuple):
     Attributes
     ----------
     objects : Objects
-        The distinct shown objects, padded by copies of the first.
+        The distinct shown objects, then the threshold where there is one, padded by copies of the first.
     valid : bool array (t,)
         False for padding.
     batches : tuple of SetBatch
@@ -52,12 +53,12 @@ class Problem(NamedTuple):
 
     @property
     def n_objects(self) -> int:
-        """Number of distinct shown objects, padding left out."""
+        """Number of distinct shown objects and of thresholds, padding left out."""
         return int(self.valid.sum())
 
     @property
     def n_sets(self) -> int:
-        """Number of sets that say something, which have at least two objects."""
+        """Number of sets that say something: with at least two objects, or one and the threshold."""
         return int(sum((batch.sets >= 0).sum() for batch in self.batches))
 
 
@@ -77,7 +78,8 @@ def pose(
     effects : bool
         Whether objects have effects of their own; without, rows equal in features are one object.
     errors : ErrorModel
-        How likely the choices are, given utilities.
+        How likely the choices are, given utilities; of sets of which the best or the worst object was asked for, its
+        model of that kind.
     """
     shown = np.unique(data.flat_shown)
     key = np.column_stack([X[shown], codes[shown]]) if effects else X[shown]
@@ -85,26 +87,53 @@ def pose(
     local = np.full(len(data.X), -1)
     local[shown] = inverse.ravel()
     kept = shown[first]
-    n = padded_size(len(kept), 4)
+    n_used = len(kept) + errors.has_threshold
+    n = padded_size(n_used, 4)
     padding = np.full(n - len(kept), kept[0])
     rows = np.concatenate([kept, padding])
-    objects = Objects(np.ascontiguousarray(X[rows]), codes[rows])
-    return Problem(objects, np.arange(n) < len(kept), _batches(data, local, errors))
+    own_codes = codes[rows]
+    if errors.has_threshold:
+        own_codes[len(kept)] = THRESHOLD
+    objects = Objects(np.ascontiguousarray(X[rows]), own_codes)
+    return Problem(objects, np.arange(n) < n_used, _batches(data, local, errors, len(kept)))
 
 
-def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel) -> tuple[SetBatch, ...]:
-    # A set of one object says nothing.
+def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel, threshold: int) -> tuple[SetBatch, ...]:
     sizes = np.diff(data.offsets)
-    shapes = sets_by_shape(sizes, np.flatnonzero(sizes > 1))
-    return tuple(_batch(data, local, sets, size, errors) for size, sets in shapes)
+    kinds = np.full(len(sizes), "keep") if data.kinds is None else data.kinds
+    batches = []
+    for kind in ("keep", "best", "worst"):
+        own = errors.of_kind(kind)
+        # A set of one object says nothing, unless there is a threshold to compare it with.
+        sets = np.flatnonzero((sizes + own.has_threshold > 1) & (kinds == kind))
+        shapes = sets_by_shape(sizes + own.has_threshold, sets)
+        batches += [_batch(data, local, mine, size, own, threshold) for size, mine in shapes]
+    return tuple(batches)
 
 
-def _batch(data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int, errors: ErrorModel) -> SetBatch:
+def _batch(
+    data: ChoiceData, local: np.ndarray, sets: np.ndarray, a: int, errors: ErrorModel, threshold: int
+) -> SetBatch:
     assert data.flat_chosen is not None
-    places, present = padded_places(data.offsets, sets, a, data.flat_chosen)
+    places, present = padded_places(data.offsets, sets, a - errors.has_threshold, data.flat_chosen)
     rows, chosen = local[data.flat_shown[places]].astype(np.int32), data.flat_chosen[places] & present
+    if errors.has_threshold:
+        rows, present, chosen = _with_threshold(rows, present, chosen, threshold)
     weight = np.ones(len(sets)) if data.weights is None else data.weights[sets]
     padding = (0, padded_size(len(sets), 3) - len(sets))
     parts: list[np.ndarray] = [np.pad(part.T, ((0, 0), padding)) for part in (rows, present, chosen)]
     numbers = np.pad(sets, padding, constant_values=-1)
     return SetBatch(parts[0], parts[1], parts[2], np.pad(weight, padding), numbers, errors)
+
+
+def _with_threshold(
+    rows: np.ndarray, present: np.ndarray, chosen: np.ndarray, threshold: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Put the threshold after the chosen objects of each set, (m, a)."""
+    place = np.arange(rows.shape[1] + 1) - np.sum(chosen, axis=1, keepdims=True)
+
+    def spread(part: np.ndarray, own: int | bool) -> np.ndarray:
+        before, after = np.pad(part, ((0, 0), (0, 1))), np.pad(part, ((0, 0), (1, 0)))
+        return np.where(place < 0, before, np.where(place > 0, after, own)).astype(part.dtype)
+
+    return spread(rows, threshold), spread(present, True), spread(chosen, False)

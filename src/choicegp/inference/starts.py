@@ -127,8 +127,11 @@ def _with_shared(prior: UtilityPrior) -> UtilityPrior:
     if prior.shared:
         return prior
     doubled = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), rescaled(prior, 1.0, 0.5))
-    effect = doubled.log_effect_variance
-    return UtilityPrior(doubled.kernels, None if effect is None else effect - np.log(2.0), shared=True)
+    effect, threshold = (
+        None if log_variance is None else log_variance - np.log(2.0)
+        for log_variance in (doubled.log_effect_variance, doubled.log_threshold_variance)
+    )
+    return UtilityPrior(doubled.kernels, effect, shared=True, log_threshold_variance=threshold)
 
 
 def _without_shared(prior: UtilityPrior) -> UtilityPrior:
@@ -137,7 +140,7 @@ def _without_shared(prior: UtilityPrior) -> UtilityPrior:
                     if path[-1].name == "log_variance" and np.ndim(leaf) == 1], axis=0)  # fmt: skip
     place = int(np.argmax(sizes)) if np.size(sizes) == 2 else 1
     kept = jax.tree.map(lambda leaf: np.asarray(leaf)[place : place + 1], prior)
-    return UtilityPrior(kept.kernels, kept.log_effect_variance, shared=False)
+    return UtilityPrior(kept.kernels, kept.log_effect_variance, False, kept.log_threshold_variance)
 
 
 def neighbouring_starts(posterior: Posterior, fresh: UtilityPrior, problem: Problem) -> list[Start]:

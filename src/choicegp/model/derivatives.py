@@ -86,18 +86,100 @@ def expected_derivatives(
     -------
     ExpectedDerivatives
     """
-    d, a, m, n_samples = u.shape
+    d, a, m, _ = u.shape
     if a == 1:
         none = jnp.zeros((d, 1, 1, m), u.dtype)
         return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
     pairs = object_pairs(a)
+    compared = compare(u, present[..., None], pairs)
+    answer = answer_terms(compared, present, chosen, pairs, floor)
+    value, kept = answer.value, jnp.ones_like(answer.value)
+    if lapse is not None:
+        # The share of the mixture that the model explains, per sample, scales its derivatives.
+        mixed = with_lapse(value, present[..., None], lapse)
+        kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
+    gradient, curvature = averaged(answer, kept, compared, pairs)
+    if lapse is not None:
+        curvature -= mean_square(kept * (1 - kept), answer.of_objects(pairs))
+    return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
+
+
+class Compared(NamedTuple):
+    """The objects of sets compared in pairs, once for all answers.
+
+    Attributes
+    ----------
+    z, above, below, hazard, hazard_below : Array (d, P, ...)
+        u(first) - u(second), Φ(z), Φ(-z), h(z) and h(-z).
+    pair : PairProbabilities
+        Over all utilities.
+    """
+
+    z: Float[Array, "d P *batch"]
+    above: Float[Array, "d P *batch"]
+    below: Float[Array, "d P *batch"]
+    hazard: Float[Array, "d P *batch"]
+    hazard_below: Float[Array, "d P *batch"]
+    pair: PairProbabilities
+
+
+def compare(u: Float[AnyArray, "d a *batch"], present: Bool[AnyArray, "a *#batch"], pairs: Pairs) -> Compared:
+    """Compare the objects of each set in pairs."""
+    u = jnp.where(present[None], u, 0.0)  # whatever stands in the padding, NaN too
+    z = u[:, pairs.first] - u[:, pairs.second]
+    above, below, hazard, hazard_below = probit_and_hazard(z)
+    return Compared(z, above, below, hazard, hazard_below, pair_probabilities(above, below))
+
+
+def compare_once(u: Float[AnyArray, "d a *batch"], present: Bool[AnyArray, "a *#batch"], pairs: Pairs) -> Compared:
+    """Do as `compare` does, for several uses: a compiler might compare the objects again for each of them.
+
+    It does not take a loop over the utilities apart; with a threshold a set's derivatives take 2.8 ms instead of 4.3.
+    """
+    u = jnp.where(present[None], u, 0.0)
+
+    def of_utility(own: Float[Array, "a *batch"]) -> tuple[Array, ...]:
+        z = own[pairs.first] - own[pairs.second]
+        return z, *probit_and_hazard(z)
+
+    z, above, below, hazard, hazard_below = jax.lax.map(of_utility, u)
+    return Compared(z, above, below, hazard, hazard_below, pair_probabilities(above, below))
+
+
+class Answer(NamedTuple):
+    """The log probability of an answer, and what its derivatives are made of.
+
+    Attributes
+    ----------
+    value : Array (m, S)
+        log p.
+    f : Array (d, P, m, S)
+        d log p / dz, but for the sum over single objects.
+    coupling : Array (d, P, m, S) or None
+        sqrt(G_v) f_o / G_v: two chosen objects o, o' that may both have beaten v.
+    singles : SingleObjects or None
+        The sum over single objects, where it is divided by.
+    """
+
+    value: Float[Array, "m S"]
+    f: Float[Array, "d P m S"]
+    coupling: Float[Array, "d P m S"] | None
+    singles: "SingleObjects | None"
+
+    def of_objects(self, pairs: Pairs) -> Float[Array, "d a m S"]:
+        """Return d log p / du."""
+        return to_objects(self.f if self.singles is None else self.f - self.singles.slope, pairs)
+
+
+def answer_terms(
+    compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs, floor: float
+) -> Answer:
+    """Return log p of the answers ``chosen``, of which the objects come first, and the terms of its derivatives."""
+    z, above, below, hazard, hazard_below, pair = compared
+    d, a = len(z), len(present)
     rejected = (present & ~chosen)[..., None]
     inside = chosen[pairs.first, :, None] & chosen[pairs.second, :, None]
     beats = chosen[pairs.first, :, None] & rejected[pairs.second]
-    u = jnp.where(present[..., None], u, 0.0)  # whatever stands in the padding, NaN too
-    z = u[:, pairs.first] - u[:, pairs.second]
-    above, below, hazard, hazard_below = probit_and_hazard(z)
-    pair = pair_probabilities(above, below)
     g, beaten = _beaten(pair, beats, pairs)
     conflict, beaten = pair.incomparable + floor, beaten + floor
     value = jnp.sum(jnp.where(inside, jnp.log(conflict), 0.0), axis=0)
@@ -109,33 +191,36 @@ def expected_derivatives(
     down = jnp.where(inside, pair.dominated / conflict, 0.0)
     # With one utility two chosen objects have probability `floor` whatever u is.
     f = up[None] * hazard + down[None] * hazard_below if d > 1 else jnp.where(inside[None], 0.0, up[None] * hazard)
-    singles = None
+    singles = coupling = None
     if d == 1 and a > 2:
         singles = _single_objects((z, above, below, hazard, hazard_below), present, chosen, pairs, floor)
         value -= singles.log_sum
-
-    kept = jnp.ones_like(value)
-    if lapse is not None:
-        # The share of the mixture that the model explains, per sample, scales its derivatives.
-        mixed = with_lapse(value, present[..., None], lapse)
-        kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
-    of_pairs = kept[None, None] * f
-    gradient = _to_objects(jnp.mean(of_pairs, axis=-1), pairs)
-    curvature = _laplacian(jnp.mean(of_pairs * (z + f), axis=-1), pairs)
     if a > 2:
-        # sqrt(G_v) f_o / G_v: two chosen objects o, o' that may both have beaten v.
         root = jnp.sqrt(g * (1 + floor))[pairs.second]
         coupling = jnp.where(beats, root * pair.dominates * share, 0.0)[None] * hazard
-        curvature += _coupling_curvature(coupling, kept, pairs)
+    return Answer(value, f, coupling, singles)
+
+
+def averaged(
+    answer: Answer, kept: Float[Array, "m S"], compared: Compared, pairs: Pairs
+) -> tuple[Float[Array, "d a m"], Float[Array, "d a a m"]]:
+    """Average gradient and negative Hessian of log p over samples that have the weights ``kept``."""
+    of_pairs = kept[None, None] * answer.f
+    gradient = to_objects(jnp.mean(of_pairs, axis=-1), pairs)
+    curvature = laplacian(jnp.mean(of_pairs * (compared.z + answer.f), axis=-1), pairs)
+    if answer.coupling is not None:
+        curvature += _coupling_curvature(answer.coupling, kept, pairs)
+    singles = answer.singles
     if singles is not None:
-        gradient -= _to_objects(jnp.mean(kept[None, None] * singles.slope, axis=-1), pairs)
-        curvature -= _laplacian(jnp.mean(kept[None, None] * singles.bend, axis=-1), pairs)
+        gradient -= to_objects(jnp.mean(kept[None, None] * singles.slope, axis=-1), pairs)
+        curvature -= laplacian(jnp.mean(kept[None, None] * singles.bend, axis=-1), pairs)
         curvature += _spread(kept[None] * singles.share, singles.gradient)[None]
-        f = f - singles.slope
-    if lapse is not None:
-        per_object = _to_objects(f, pairs)
-        curvature -= jnp.einsum("ioms,ipms->iopm", (kept * (1 - kept))[None, None] * per_object, per_object) / n_samples
-    return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
+    return gradient, curvature
+
+
+def mean_square(weight: Float[Array, "m S"], slope: Float[Array, "d a m S"]) -> Float[Array, "d a a m"]:
+    """Mean over samples of weight g g^T."""
+    return jnp.einsum("ioms,ipms->iopm", weight[None, None] * slope, slope) / weight.shape[-1]
 
 
 def sampled_log_likelihood(
@@ -154,35 +239,44 @@ def sampled_log_likelihood(
     if u.shape[1] == 1:
         return jnp.zeros(u.shape[2:], u.dtype)
     pairs = object_pairs(u.shape[1])
-    rejected = (present & ~chosen)[..., None]
-    inside = chosen[pairs.first, :, None] & chosen[pairs.second, :, None]
-    beats = chosen[pairs.first, :, None] & rejected[pairs.second]
-    u = jnp.where(present[..., None], u, 0.0)
-    above, below, _, _ = probit_and_hazard(u[:, pairs.first] - u[:, pairs.second])
-    pair = pair_probabilities(above, below)
-    _, beaten = _beaten(pair, beats, pairs)
-    value = jnp.sum(jnp.where(inside, jnp.log(pair.incomparable + floor), 0.0), axis=0)
-    value += jnp.sum(jnp.where(rejected, jnp.log(beaten + floor), 0.0), axis=0)
-    if u.shape[0] == 1 and u.shape[1] > 2:
-        logs = _log_singles(above[0] + floor, below[0] + floor, present, pairs)
-        value -= jnp.where(is_normalised(present, chosen)[:, None], log_sum_exp(logs), 0.0)
+    value = log_answer(compare(u, present[..., None], pairs), present, chosen, pairs, floor)
     return value if lapse is None else with_lapse(value, present[..., None], lapse)
 
 
-def _log_singles(
-    ahead: Float[Array, "P m S"], behind: Float[Array, "P m S"], present: Bool[AnyArray, "a m"], pairs: Pairs
-) -> Float[Array, "a m S"]:
+def log_answer(
+    compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs, floor: float
+) -> Float[Array, "m S"]:
+    """Return log p of the answers ``chosen``, of which the objects come first."""
+    pair, d, a = compared.pair, len(compared.z), len(present)
+    rejected = (present & ~chosen)[..., None]
+    inside = chosen[pairs.first, :, None] & chosen[pairs.second, :, None]
+    beats = chosen[pairs.first, :, None] & rejected[pairs.second]
+    _, beaten = _beaten(pair, beats, pairs)
+    value = jnp.sum(jnp.where(inside, jnp.log(pair.incomparable + floor), 0.0), axis=0)
+    value += jnp.sum(jnp.where(rejected, jnp.log(beaten + floor), 0.0), axis=0)
+    if d == 1 and a > 2:
+        logs = log_products(compared.above[0] + floor, compared.below[0] + floor, present[..., None], pairs)
+        value -= jnp.where(is_normalised(present, chosen)[:, None], log_sum_exp(logs), 0.0)
+    return value
+
+
+def log_products(
+    ahead: Float[Array, "P *batch"],
+    behind: Float[Array, "P *batch"],
+    present: Bool[AnyArray, "a *#batch"],
+    pairs: Pairs,
+) -> Float[Array, "a *batch"]:
     """Return S_o from Φ(z) and Φ(-z), the floor included; padding has -inf.
 
     A product may underflow, which is harmless: the best object has factors of at least 1/2, and larger ones than any
     other object against every third, so an object whose product vanishes has no share in the sum either.
     """
-    factors = jnp.where(present[None, ..., None], of_all_pairs(ahead, behind, pairs, 1.0), 1.0)
+    factors = jnp.where(present[None], of_all_pairs(ahead, behind, pairs, 1.0), 1.0)
     parts = [jnp.prod(factors[:, i : i + _MULTIPLIED], axis=1) for i in range(0, len(present), _MULTIPLIED)]
-    return jnp.where(present[..., None], sum(map(jnp.log, parts[1:]), jnp.log(parts[0])), -jnp.inf)
+    return jnp.where(present, sum(map(jnp.log, parts[1:]), jnp.log(parts[0])), -jnp.inf)
 
 
-class _SingleObjects(NamedTuple):
+class SingleObjects(NamedTuple):
     """The sum Z over the single objects of a set with one utility, and what its derivatives are made of.
 
     Attributes
@@ -210,13 +304,13 @@ def _single_objects(
     chosen: Bool[AnyArray, "a m"],
     pairs: Pairs,
     floor: float,
-) -> _SingleObjects:
+) -> SingleObjects:
     """Return Z from z, Φ(z), Φ(-z), h(z) and h(-z) of the pairs; log Z and w are 0 where Z is not used."""
     z, above, below, hazard, hazard_below = (part[0] for part in of_pairs)
     together = (present[pairs.first] & present[pairs.second])[..., None]
     used = is_normalised(present, chosen)[:, None]
     ahead, behind = above + floor, below + floor
-    logs = _log_singles(ahead, behind, present, pairs)
+    logs = log_products(ahead, behind, present[..., None], pairs)
     share = jnp.where(used[None], shares(logs), 0.0)
     # d log(Φ + floor) / dz where the first object of the pair is alone, and where the second is.
     forth = jnp.where(together, above * hazard / ahead, 0.0)
@@ -225,8 +319,8 @@ def _single_objects(
     slope, bend = first - second, first * (z + forth) + second * (back - z)
     f = of_all_pairs(forth, back, pairs, 0.0)
     diagonal = np.eye(len(f), dtype=bool)[:, :, None, None]
-    gradient = jnp.where(diagonal, jnp.sum(f, axis=1, keepdims=True), -f) - _to_objects(slope[None], pairs)
-    return _SingleObjects(jnp.where(used, log_sum_exp(logs), 0.0), share, slope[None], bend[None], gradient)
+    gradient = jnp.where(diagonal, jnp.sum(f, axis=1, keepdims=True), -f) - to_objects(slope[None], pairs)
+    return SingleObjects(jnp.where(used, log_sum_exp(logs), 0.0), share, slope[None], bend[None], gradient)
 
 
 def _spread(weight: Float[Array, "a m S"], rows: Float[Array, "a a m S"]) -> Float[Array, "a a m"]:
@@ -252,14 +346,14 @@ def _beaten(
     return g, beaten
 
 
-def _to_objects(f: Float[Array, "d P *batch"], pairs: Pairs) -> Float[Array, "d a *batch"]:
+def to_objects(f: Float[Array, "d P *batch"], pairs: Pairs) -> Float[Array, "d a *batch"]:
     """Map derivatives with respect to u(first) - u(second) of each pair to the objects."""
     a = pairs.index.shape[0]
     signs = np.sign(np.arange(a)[None, :] - np.arange(a)[:, None])  # +1 where the row is first
     return jnp.sum(signs.reshape((1, a, a) + (1,) * (f.ndim - 2)) * f[:, pairs.index], axis=2)
 
 
-def _laplacian(weight: Float[Array, "d P m"], pairs: Pairs) -> Float[Array, "d a a m"]:
+def laplacian(weight: Float[Array, "d P m"], pairs: Pairs) -> Float[Array, "d a a m"]:
     """Sum of weight (e_o - e_v)(e_o - e_v)^T over the pairs."""
     off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
     dense = jnp.where(off_diagonal, weight[:, pairs.index], 0.0)

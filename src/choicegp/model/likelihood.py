@@ -22,7 +22,7 @@ twice: in logs for `log_likelihood`, right however unlikely a choice is, and in 
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -263,10 +263,21 @@ def with_lapse(
 
     A learned constant added to every factor would grow without bound; a mixture per set cannot.
     """
+    return with_random_answers(log_p, log_number_of_subsets(present, log_p.dtype), lapse)
+
+
+def log_number_of_subsets(present: Bool[AnyArray, "a ..."], dtype: Any) -> Float[Array, "..."]:
+    """Return the log of 2^a - 1, the number of answers that are not empty."""
     # A set of padding alone has no subsets; it counts as a set of one object, whose answer is certain.
-    a = jnp.maximum(jnp.sum(present, axis=0), 1).astype(log_p.dtype)
-    log_subsets = a * math.log(2.0) + jnp.log1p(-jnp.exp2(-a))
-    return log_add_exp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_subsets)
+    a = jnp.maximum(jnp.sum(present, axis=0), 1).astype(dtype)
+    return a * math.log(2.0) + jnp.log1p(-jnp.exp2(-a))
+
+
+def with_random_answers(
+    log_p: Float[Array, "*batch"], log_answers: Float[Array, "*#batch"], lapse: Scalar
+) -> Float[Array, "*batch"]:
+    """Return log((1 - lapse) p + lapse / n), from the log of the number n of answers that there are."""
+    return log_add_exp(jnp.log1p(-lapse) + log_p, jnp.log(lapse) - log_answers)
 
 
 def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
@@ -275,7 +286,7 @@ def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
 
 
 def subset_probabilities(
-    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR
+    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR, most: int | None = None
 ) -> Float[Array, "2**a *batch"]:
     """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
 
@@ -286,11 +297,13 @@ def subset_probabilities(
     Parameters
     ----------
     u : Array (d, a, ...)
-        Utilities; a is at most `MAX_ENUMERATED`.
+        Utilities.
     sigma : float
         Scale of the probit errors.
     floor : float
         Added to every factor.
+    most : int, optional
+        The largest a, by default `MAX_ENUMERATED`.
 
     Returns
     -------
@@ -305,8 +318,9 @@ def subset_probabilities(
     [0.0, 0.13, 0.13, 0.73]
     """
     a = u.shape[1]
-    if a > MAX_ENUMERATED:
-        raise ValueError(f"{a} objects have 2^{a} subsets; at most {MAX_ENUMERATED} objects are enumerated")
+    most = MAX_ENUMERATED if most is None else most
+    if a > most:
+        raise ValueError(f"{a} objects have 2^{a} subsets; at most {most} objects are enumerated")
     pairs = object_pairs(a)
     n, earlier = len(pairs.first), np.triu(np.ones((a, a), bool), 1)
     above, below, _, _ = probit_and_hazard((u[:, pairs.first] - u[:, pairs.second]) / sigma)

@@ -9,6 +9,9 @@ An object is its features and its id.  Features never say everything about an ob
 utility has one more independent term for each id.  All rows of that id share the term and no other row does,
 however similar the features are.
 
+A threshold (`choicegp.model.threshold`) is an object without features: it is independent of all others, and the
+variance of its utilities is a hyperparameter of its own.
+
 Noise-free choices would send the error scale to zero and therefore the kernels' variances, which are measured in
 units of the error scale, to infinity.  A normal density on the logarithm of every hyperparameter, wide enough to be
 overruled by a few choices, prevents that.  It guides the fit and is no part of the reported ELBO.
@@ -28,6 +31,9 @@ from jaxtyping import Float, Int
 from choicegp.model.kernels import Kernel
 from choicegp.model.shapes import AnyArray
 
+THRESHOLD = -(2**31)
+"""The code of the threshold, of which there is one; codes of ids are not negative."""
+
 
 class Objects(NamedTuple):
     """Objects as the prior sees them.
@@ -37,11 +43,16 @@ class Objects(NamedTuple):
     X : Array (n, c)
         Features.
     codes : Array (n,) of int
-        One number per object id; equal ids have equal codes.
+        One number per object id; equal ids have equal codes.  Features of what has the code `THRESHOLD` say nothing.
     """
 
     X: Float[AnyArray, "*d n c"]
     codes: Int[AnyArray, " n"]
+
+
+def threshold_like(objects: Objects) -> Objects:
+    """Return the threshold, one row; its features, which say nothing, are those of the first of some objects."""
+    return Objects(objects.X[:1], np.full_like(objects.codes[:1], THRESHOLD))
 
 
 class UtilityPrior(eqx.Module):
@@ -56,11 +67,14 @@ class UtilityPrior(eqx.Module):
         Log of the variance of the object effects; None for none.
     shared : bool
         Whether the first part is shared by all utilities.
+    log_threshold_variance : Array (p,) or None
+        Log of the variance of the threshold; None where there is none.
     """
 
     kernels: Kernel
     log_effect_variance: Float[AnyArray, " p"] | None = None
     shared: bool = eqx.field(static=True, default=False)
+    log_threshold_variance: Float[AnyArray, " p"] | None = None
 
     @classmethod
     def create(
@@ -95,18 +109,25 @@ class UtilityPrior(eqx.Module):
         """
         own = tuple(0 if np.ndim(group.X) == 3 else None for group in (first, second))
         gram = jax.vmap(lambda kernel, X1, X2: kernel.gram(X1, X2), (0, *own))(self.kernels, first.X, second.X)
-        if self.log_effect_variance is None:
+        if self.log_effect_variance is not None:
+            same = first.codes[:, None] == second.codes[None, :]
+            gram = gram + jnp.exp(self.log_effect_variance)[:, None, None] * same[None]
+        if self.log_threshold_variance is None:
             return gram
-        same = first.codes[:, None] == second.codes[None, :]
-        return gram + jnp.exp(self.log_effect_variance)[:, None, None] * same[None]
+        one, other = ((group.codes == THRESHOLD) for group in (first, second))
+        variance = jnp.exp(self.log_threshold_variance)[:, None, None] * (one[:, None] & other[None, :])[None]
+        return jnp.where((one[:, None] | other[None, :])[None], variance, gram)
 
     @partial(jax.jit, inline=True)
     def variance(self, objects: Objects) -> Float[Array, "p n"]:
         """Return the variances (p, n) of the parts at the objects."""
         diagonal = jax.vmap(lambda kernel: kernel.diagonal(objects.X))(self.kernels)
-        if self.log_effect_variance is None:
+        if self.log_effect_variance is not None:
+            diagonal = diagonal + jnp.exp(self.log_effect_variance)[:, None]
+        if self.log_threshold_variance is None:
             return diagonal
-        return diagonal + jnp.exp(self.log_effect_variance)[:, None]
+        own = jnp.broadcast_to(jnp.exp(self.log_threshold_variance)[:, None], diagonal.shape)
+        return jnp.where((objects.codes == THRESHOLD)[None], own, diagonal)
 
 
 class HyperPriors(NamedTuple):
@@ -115,7 +136,8 @@ class HyperPriors(NamedTuple):
     Lengthscales and periods refer to standardised features and variances to utilities in units of the error scale.
     Distances grow with the number of features: ``lengthscale`` is meant for one feature, and with c of them half the
     logarithm of c is added to its mean.  Warps are the weights of the logarithms in the learned scales of features;
-    they are small unless the choices ask for more.
+    they are small unless the choices ask for more.  The threshold is one object, which says little about its variance:
+    its prior is narrower.
 
     Examples
     --------
@@ -130,6 +152,7 @@ class HyperPriors(NamedTuple):
     period: tuple[float, float] = (0.0, 2.0)
     effect_variance: tuple[float, float] = (1.0, 2.0)
     warp: tuple[float, float] = (-2.3, 2.0)
+    threshold_variance: tuple[float, float] = (3.0, 1.5)
 
     def for_features(self, n_features: int) -> "HyperPriors":
         """Return the priors for that number of features."""

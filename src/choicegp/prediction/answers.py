@@ -179,6 +179,16 @@ def _contenders(u: Array, noise: Array) -> tuple[Array, Array]:
     return jax.lax.top_k(rank.T, MAX_CONTENDERS)[1].T, share
 
 
+def mean_winners(u: Array, chances: Chances) -> Answers:
+    """Do as `mean_answers` does under the rule that keeps the best in one utility: each utility draws its winner."""
+    a = u.shape[1]
+    levels = chances.levels.reshape(-1, *chances.levels.shape[2:])[: len(u)]
+    found = [_best_objects(own, level) for own, level in zip(u, levels, strict=True)]
+    loses = jnp.prod(jnp.stack([1.0 - one.inclusion for one in found]), axis=0)
+    drawn = jnp.any(jnp.stack([one.drawn for one in found]), axis=0)
+    return Answers(jnp.mean(1.0 - loses, axis=-1), drawn.reshape(a, *u.shape[2:]))
+
+
 def draw_chances(n_utilities: int, n_objects: int, n_samples: int, rng: np.random.Generator) -> Chances:
     """Draw the random numbers: each takes S evenly spread values, in an order of its own."""
     spread = (np.arange(n_samples) + 0.5) / n_samples

@@ -1,4 +1,4 @@
-"""Which object of a set would be the best: probabilities of single objects under the posterior of one utility.
+"""Which object of a set would be the best: probabilities of single objects under the posterior.
 
 The likelihood of each object to be the best is divided, per posterior sample, by the sum over the objects of the set.
 Under Gaussian noise that sum is one already; the paper's likelihood needs it.
@@ -19,7 +19,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import Posterior
-from choicegp.model.error_models import ErrorModel
+from choicegp.model.error_models import Discernibility, ErrorModel, GaussianNoise
 from choicegp.model.likelihood import MAX_ENUMERATED
 from choicegp.model.prior import Objects
 from choicegp.prediction.choices import (
@@ -30,8 +30,8 @@ from choicegp.prediction.choices import (
     groups,
     log_likelihoods,
     mean_of_logs,
-    set_utilities,
 )
+from choicegp.prediction.set_utilities import set_utilities
 
 
 def _n_samples(a: int) -> int:
@@ -45,7 +45,7 @@ def best_table(posterior: Posterior, objects: Objects, normals: Array, errors: E
     if a == 1:
         return jnp.ones((1, m))
     utilities = set_utilities(posterior, objects, normals.shape[-1])
-    if a == 2:
+    if a == 2 and isinstance(errors, Discernibility | GaussianNoise):
         # E[Φ(z / s)] = Φ(μ / sqrt(s² + v)): no sampling is needed.
         mean, root = utilities.marginal.mean[0, 0], utilities.marginal.root[0, 0, 0]
         z = -mean / jnp.sqrt(errors.pair_variance + root**2)  # first minus second
@@ -53,7 +53,8 @@ def best_table(posterior: Posterior, objects: Objects, normals: Array, errors: E
     u = utilities.sampled(normals)
     present = jnp.ones((a, 1, 1), bool)
     logs = jax.lax.map(lambda best: errors.log_likelihood(u, present, best[:, None, None]), jnp.eye(a, dtype=bool))
-    return jnp.mean(jax.nn.softmax(logs, axis=0), axis=-1)
+    table = jnp.mean(jax.nn.softmax(logs, axis=0), axis=-1)
+    return table if posterior.lapse is None else (1.0 - posterior.lapse) * table + posterior.lapse / a
 
 
 class BestObjectPredictor(NamedTuple):
@@ -62,7 +63,6 @@ class BestObjectPredictor(NamedTuple):
     Attributes
     ----------
     posterior : Posterior
-        Of one utility.
     objects : Objects
         The rows of the data's table, as the posterior sees them.
     data : ChoiceData
@@ -88,7 +88,10 @@ class BestObjectPredictor(NamedTuple):
 
     def _table(self, objects: Objects) -> np.ndarray:
         a = objects.codes.shape[0]
-        return np.asarray(best_table(self.posterior, objects, _normals(a, _n_samples(a)), self.errors))
+        return np.asarray(best_table(self.posterior, objects, self._normals(a, _n_samples(a)), self.errors))
+
+    def _normals(self, a: int, n: int) -> np.ndarray:
+        return sobol_normals(self.posterior.prior.n_parts, a - 1, n, np.random.default_rng(0))
 
     def probabilities(self) -> list[np.ndarray]:
         """P(object is the best of its set), one array per set aligned with ``data.shown``."""
@@ -110,6 +113,10 @@ class BestObjectPredictor(NamedTuple):
         best = [np.arange(len(p)) == np.argmax(p) for p in probabilities]
         return np.concatenate(probabilities), np.concatenate(best)
 
+    def none(self) -> np.ndarray:
+        """P(no object is marked), which is 0 for each set (m,)."""
+        return np.zeros(len(self.data))
+
     def log_probabilities(self, *, normalized: bool) -> np.ndarray:
         """Log P(o is the best of A | training data) of the data's own best objects (m,)."""
         if self.data.flat_chosen is None:
@@ -122,11 +129,8 @@ class BestObjectPredictor(NamedTuple):
                 with np.errstate(divide="ignore"):
                     logs = np.log(np.sum(np.where(chosen, self._table(objects), 0.0), axis=0))
             else:
-                values = log_likelihoods(self.posterior, objects, chosen, _normals(a, SCORE_SAMPLES), self.errors)
+                points = self._normals(a, SCORE_SAMPLES)
+                values = log_likelihoods(self.posterior, objects, chosen, points, self.errors)
                 logs = np.asarray(mean_of_logs(values, SCORE_SAMPLES))
             result[group.sets] = logs[: len(group.sets)]
         return result
-
-
-def _normals(a: int, n: int) -> np.ndarray:
-    return sobol_normals(1, a - 1, n, np.random.default_rng(0))

@@ -2,8 +2,10 @@
 
 For sets of at most ten objects every subset is scored: the paper's likelihood of each, averaged over
 posterior samples, after division by the sum over all subsets (the likelihood does not sum to one by itself).
-For larger sets answers are drawn from the same probabilities (`choicegp.prediction.answers`).  Sample points and other
-random numbers are fixed, so predictions repeat exactly.
+For larger sets answers are drawn from the same probabilities (`choicegp.prediction.answers`).  A threshold is one
+more object, the last of each set: it takes part in everything but is not shown, and a set may be left empty.
+
+Sample points and other random numbers are fixed, so predictions repeat exactly.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,11 +22,11 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import sets_by_size, split_sets
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
-from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
+from choicegp.inference.expectation import Marginals, sobol_normals
 from choicegp.inference.posterior import Posterior
-from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
-from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, pair_logs, subset_probabilities
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.error_models import DISCERNIBILITY, BestInOne, Discernibility, ErrorModel
+from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, pair_logs
+from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.prediction.answers import (
     MAX_CONTENDERS,
     N_PROPOSALS,
@@ -32,9 +34,11 @@ from choicegp.prediction.answers import (
     Chances,
     draw_chances,
     mean_answers,
+    mean_winners,
     probable,
     proposals,
 )
+from choicegp.prediction.set_utilities import SetUtilities, set_utilities
 
 N_SAMPLES = 512
 SCORE_SAMPLES = 1024
@@ -77,9 +81,10 @@ def _chunk_size(cells: int, n_sets: int) -> int:
     return max(min(sets_in(_AT_ONCE), 64), min(sets_in(_CELLS), 1024, 1 << (n_sets - 1).bit_length()))
 
 
-def _cells(a: int) -> int:
+def _cells(a: int, hidden: int = 0) -> int:
     if a > MAX_ENUMERATED:
-        return a * a * _n_samples(a)
+        return (a + hidden) ** 2 * _n_samples(a + hidden)
+    a += hidden
     # On accelerators few large chunks: every call of a program costs about as much as a thousand tables.
     return 2**a * (N_SAMPLES if present_device().platform == "cpu" else 1)
 
@@ -88,98 +93,35 @@ def _n_samples(a: int) -> int:
     return N_SAMPLES if a <= _WELL_SAMPLED else LARGE_SAMPLES
 
 
-class SetUtilities(NamedTuple):
-    """Posterior of the utilities inside sets, as Gaussian differences of their parts to a set's first object.
-
-    Attributes
-    ----------
-    marginal : Marginals
-        Where there are draws, of what no draw knows: every array has a leading axis of H settings.
-    moves : Array (H, p, a, m, S) or None
-        What each draw predicts.
-    shared : bool
-        Whether the first part is shared by all utilities.
-    """
-
-    marginal: Marginals
-    moves: Array | None = None
-    shared: bool = False
-
-    def sampled(self, normals: Array) -> Array:
-        """Turn standard normals (p, a - 1, 1, S) into utilities (d, a, m, S)."""
-        m = self.marginal.mean.shape[-1]
-        wide = jnp.broadcast_to(normals, _wide(normals, m))
-        if self.moves is None:
-            return samples(self.marginal, wide)
-        p, n, _, n_points = wide.shape
-        by_setting = jnp.moveaxis(wide.reshape(p, n, m, len(self.moves), -1), 3, 0)
-        drawn = jax.vmap(samples)(self.marginal, by_setting) + self.moves
-        u = jnp.moveaxis(drawn, 0, 3).reshape(p, n + 1, m, n_points)
-        return u[:1] + u[1:] if self.shared else u
-
-
-def set_utilities(posterior: Posterior, objects: Objects, n_points: int) -> SetUtilities:
-    """Return the posterior inside sets; ``objects`` holds arrays (a, m, c) and (a, m)."""
-    draws = posterior.draws
-    if draws is None:
-        cross, covariance = _inside_sets(posterior.prior, posterior.objects, objects, posterior.gain)
-        mean = jnp.einsum("dtom,dt->dom", cross, posterior.dual)
-        return SetUtilities(of_differences(mean, covariance))
-    # As many draws as points, evenly from all settings; all are powers of two.
-    n_settings, n_draws = draws.dual.shape[:2]
-    if n_points < n_settings:
-        draws = jax.tree.map(lambda leaf: leaf[:: n_settings // n_points], draws)
-        n_settings = n_points
-    dual = draws.dual[:, :: max(1, n_settings * n_draws // n_points)]
-    repeats = n_points // (n_settings * dual.shape[1])
-
-    def of_setting(setting: tuple[UtilityPrior, Array, Array]) -> tuple[Marginals, Array]:
-        prior, inverse, own = setting
-        cross, covariance = _inside_sets(prior, posterior.objects, objects, inverse)
-        moves = jnp.repeat(jnp.einsum("ptom,spt->poms", cross, own), repeats, axis=-1)
-        return of_differences(jnp.zeros(cross.shape[::2] + cross.shape[3:]), covariance), moves - moves[:, :1]
-
-    marginal, moves = jax.lax.map(of_setting, (draws.prior, draws.inverse, dual))
-    return SetUtilities(marginal, moves, posterior.prior.shared)
-
-
-def _inside_sets(prior: UtilityPrior, shown: Objects, objects: Objects, gain: Array) -> tuple[Array, Array]:
-    """Return prior covariances of shown objects with objects of sets, (p, t, a, m), and what is left, (p, a, a, m)."""
-    a, m, c = objects.X.shape
-    cross = prior.covariance(shown, Objects(objects.X.reshape(a * m, c), objects.codes.reshape(a * m)))
-    p, t, _ = cross.shape
-    through, cross = (gain @ cross).reshape(p, t, a, m), cross.reshape(p, t, a, m)
-    shrink = jnp.einsum("ptom,ptqm->poqm", cross, through)
-    own = jax.vmap(lambda one: prior.covariance(one, one), 1, -1)(objects)
-    return cross, own - 0.5 * (shrink + jnp.swapaxes(shrink, 1, 2))
-
-
 @program
-def subset_table(posterior: Posterior, objects: Objects, normals: Array) -> Array:
+def subset_table(posterior: Posterior, objects: Objects, normals: Array, errors: ErrorModel = DISCERNIBILITY) -> Array:
     """Return P(C | A) of every subset of each set, (2^a, m); the columns sum to one."""
-    a, m = objects.codes.shape
-    if a == 1:
+    m = objects.codes.shape[1]
+    a = objects.codes.shape[0] - errors.has_threshold
+    if len(objects.codes) == 1:
         return jnp.tile(jnp.array([[0.0], [1.0]]), (1, m))
     utilities = set_utilities(posterior, objects, normals.shape[-1])
-    exact = a == 2 and utilities.moves is None
-    table = _pair_table(utilities.marginal) if exact else _mean_table(utilities, normals)
+    exact = a == 2 and utilities.moves is None and isinstance(errors, Discernibility)
+    table = _pair_table(utilities.marginal) if exact else _mean_table(utilities, normals, errors)
     if posterior.lapse is None:
         return table
-    uniform = jnp.where(jnp.arange(2**a) > 0, 1.0 / (2**a - 1), 0.0)[:, None]
+    first = 0 if errors.has_threshold else 1  # the empty answer is none without a threshold
+    uniform = jnp.where(jnp.arange(2**a) >= first, 1.0 / (2**a - first), 0.0)[:, None]
     return (1.0 - posterior.lapse) * table + posterior.lapse * uniform
 
 
-def _mean_table(utilities: SetUtilities, normals: Array) -> Array:
+def _mean_table(utilities: SetUtilities, normals: Array, errors: ErrorModel) -> Array:
     """Average the tables of the samples, a few samples at a time: (2^a, m)."""
     drawn = utilities.sampled(normals)
-    _, a, m, n_points = drawn.shape
+    _, n, m, n_points = drawn.shape
+    a = n - errors.has_threshold
     most = _IN_CACHE if present_device().platform == "cpu" else _ON_ACCELERATOR
 
     def add(total: Array, block: Array) -> tuple[Array, None]:
-        subsets = subset_probabilities(block)
+        subsets = errors.answers(block)
         return total + jnp.sum(subsets / jnp.sum(subsets, axis=0), axis=-1), None
 
-    blocks = _in_blocks(drawn, most // (2**a * m))
+    blocks = _in_blocks(drawn, most // (2**n * m))
     total, _ = jax.lax.scan(add, jnp.zeros((2**a, m), drawn.dtype), blocks)
     return total / n_points
 
@@ -199,23 +141,25 @@ def _pair_table(marginal: Marginals) -> Array:
     return jnp.pad(table / jnp.sum(table, axis=0), ((1, 0), (0, 0)))
 
 
-def _wide(normals: Array, m: int) -> tuple[int, ...]:
-    d, n, _, s = normals.shape
-    return (d, n, m, s)
-
-
 @program
-def _drawn_answers(posterior: Posterior, objects: Objects, normals: Array, chances: Chances) -> Answers:
-    return mean_answers(set_utilities(posterior, objects, normals.shape[-1]).sampled(normals), chances)
+def _drawn_answers(
+    posterior: Posterior, objects: Objects, normals: Array, chances: Chances, errors: ErrorModel = DISCERNIBILITY
+) -> Answers:
+    u = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
+    return mean_winners(u, chances) if isinstance(errors, BestInOne) else mean_answers(u, chances)
 
 
 def log_likelihoods(
     posterior: Posterior, objects: Objects, chosen: np.ndarray, normals: np.ndarray, errors: ErrorModel
 ) -> Array:
     """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S).  Not to be traced."""
-    # The quick form of the likelihood wants chosen objects first. Utilities are put in order once they are drawn, so
-    # that different choices from one set are compared at the same draws.
-    order = np.argsort(~chosen, axis=0, kind="stable")
+    # The quick form of the likelihood wants chosen objects first, then the threshold, which is the last object here.
+    # Utilities are put in order once they are drawn, so that different choices from one set are compared at the same
+    # draws.
+    rank = np.where(chosen, 0, 2)
+    if errors.has_threshold:
+        rank[-1] = 1
+    order = np.argsort(rank, axis=0, kind="stable")
     return _log_likelihoods(posterior, objects, order, np.take_along_axis(chosen, order, 0), normals, errors)
 
 
@@ -250,22 +194,30 @@ class ChoicePredictor(NamedTuple):
     objects : Objects
         The rows of the data's table, as the posterior sees them.
     data : ChoiceData
+    errors : ErrorModel
+        Which objects are kept, and how people err.
     """
 
     posterior: Posterior
     objects: Objects
     data: ChoiceData
+    errors: ErrorModel = DISCERNIBILITY
 
     @classmethod
     def of(cls, fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "ChoicePredictor":
         """Predict by what a fit has learned; ``objects`` are the rows of the data's table, where they are at hand."""
         # Taken to the device once, not with every chunk of sets.
         posterior = jax.tree.map(jnp.asarray, fitted.posterior)
-        return cls(posterior, fitted.objects(data) if objects is None else objects, data)
+        return cls(posterior, fitted.objects(data) if objects is None else objects, data, fitted.errors)
 
     def _chunks(self) -> Iterator[tuple[Group, Objects]]:
-        for group in groups(self.data, _cells):
-            yield group, Objects(self.objects.X[group.rows], self.objects.codes[group.rows])
+        """Yield groups of sets and their objects, the threshold last where there is one."""
+        hidden = int(self.errors.has_threshold)
+        for group in groups(self.data, lambda a: _cells(a, hidden)):
+            X, codes = self.objects.X[group.rows], self.objects.codes[group.rows]
+            if hidden:
+                X, codes = np.concatenate([X, X[:1]]), np.pad(codes, ((0, 1), (0, 0)), constant_values=THRESHOLD)
+            yield group, Objects(X, codes)
 
     def _normals(self, a: int, n: int) -> np.ndarray:
         return sobol_normals(self.posterior.prior.n_parts, a - 1, n, np.random.default_rng(0))
@@ -285,6 +237,20 @@ class ChoicePredictor(NamedTuple):
         probability, chosen = self._of_shown(self._chances, self._best)
         return probability, chosen > 0
 
+    def none(self) -> np.ndarray:
+        """P(nothing is kept) of each set (m,)."""
+        result = np.zeros(len(self.data))
+        if self.errors.has_threshold:
+            for group, objects in self._chunks():
+                n, a = len(group.sets), len(group.rows)
+                if a <= MAX_ENUMERATED:
+                    result[group.sets] = self._table(objects)[0, :n]
+                else:
+                    nothing = np.mean(~np.any(self._answers(objects).drawn[:a, :n], axis=0), axis=-1)
+                    lapse = 0.0 if self.posterior.lapse is None else float(self.posterior.lapse)
+                    result[group.sets] = (1.0 - lapse) * nothing + lapse * 0.5**a
+        return result
+
     def _of_shown(self, *parts: Callable[[Objects, np.ndarray | Answers], np.ndarray]) -> list[np.ndarray]:
         """Score the sets once, and lay end to end what each part makes of the scores: an array (a, m)."""
         results = [np.empty(len(self.data.flat_shown)) for _ in parts]
@@ -297,46 +263,52 @@ class ChoicePredictor(NamedTuple):
         return results
 
     def _chances(self, objects: Objects, scores: np.ndarray | Answers) -> np.ndarray:
+        a = len(objects.codes) - self.errors.has_threshold
         if isinstance(scores, Answers):
-            lapse = self.posterior.lapse
+            lapse, inclusion = self.posterior.lapse, scores.inclusion[:a]
             # A random non-empty subset holds an object with probability 1/2, but for the empty one.
-            lapsed = scores.inclusion if lapse is None else scores.inclusion + float(lapse) * (0.5 - scores.inclusion)
+            lapsed = inclusion if lapse is None else inclusion + float(lapse) * (0.5 - inclusion)
             return np.clip(lapsed, 0.0, 1.0)
-        a = len(objects.codes)
         member = (np.arange(2**a)[:, None] >> np.arange(a)) & 1
         return np.clip(member.T @ scores, 0.0, 1.0)
 
     def _best(self, objects: Objects, scores: np.ndarray | Answers) -> np.ndarray:
         if isinstance(scores, Answers):
             return self._best_proposed(objects, scores)
-        return (np.argmax(scores, axis=0)[None, :] >> np.arange(len(objects.codes))[:, None]) & 1 == 1
+        a = len(objects.codes) - self.errors.has_threshold
+        return (np.argmax(scores, axis=0)[None, :] >> np.arange(a)[:, None]) & 1 == 1
 
     def _table(self, objects: Objects) -> np.ndarray:
         points = self._normals(objects.codes.shape[0], N_SAMPLES)
-        return np.asarray(subset_table(self.posterior, objects, points))
+        return np.asarray(subset_table(self.posterior, objects, points, self.errors))
 
     def _answers(self, objects: Objects) -> Answers:
         a, d = len(objects.codes), self.posterior.n_utilities
         points = self._normals(a, _n_samples(a))
         chances = draw_chances(d, a, _n_samples(a), np.random.default_rng(1))
-        return jax.tree.map(np.asarray, _drawn_answers(self.posterior, objects, points, chances))
+        return jax.tree.map(np.asarray, _drawn_answers(self.posterior, objects, points, chances, self.errors))
 
     def _best_proposed(self, objects: Objects, answers: Answers) -> np.ndarray:
         """Most likely of the subsets that samples propose, (a, m); object by object for very large sets."""
-        a, m = objects.codes.shape
+        hidden = int(self.errors.has_threshold)
+        n, m = objects.codes.shape
         inclusion, drawn = (np.asarray(part) for part in answers)
+        a = n - hidden
         if self.posterior.n_utilities == 1:
             return np.arange(a)[:, None] == np.argmax(inclusion, axis=0)
-        best = probable(inclusion)
+        best = probable(inclusion)[:a]
         if a > MAX_CONTENDERS:
             return best
         n_points = LARGE_SAMPLES if a <= _WELL_SAMPLED else 32
-        normals = self._normals(a, n_points)
+        normals = self._normals(n, n_points)
         for column in range(m):
             tried = proposals(inclusion[:, column], drawn[:, column])
+            if hidden:
+                tried[-1] = False  # two proposals may differ in the threshold alone, which is not seen
+                tried[:, -1] = False  # and nothing may be kept
             repeated = jax.tree.map(lambda of, k=column: np.repeat(of[:, k, None], N_PROPOSALS, 1), objects)
-            values = log_likelihoods(self.posterior, repeated, tried, normals, DISCERNIBILITY)
-            best[:, column] = tried[:, int(np.argmax(mean_of_logs(values, n_points)))]
+            values = log_likelihoods(self.posterior, repeated, tried, normals, self.errors)
+            best[:, column] = tried[:a, int(np.argmax(mean_of_logs(values, n_points)))]
         return best
 
     def log_probabilities(self, *, normalized: bool) -> np.ndarray:
@@ -347,9 +319,12 @@ class ChoicePredictor(NamedTuple):
         for group, objects in self._chunks():
             a, m = group.rows.shape
             chosen = self.data.flat_chosen[group.places]
-            if not normalized:
-                points = self._normals(a, SCORE_SAMPLES)
-                values = log_likelihoods(self.posterior, objects, chosen, points, DISCERNIBILITY)
+            if len(objects.codes) == 1:
+                logs = np.zeros(m)  # a set of one object, which is certain to be kept
+            elif not normalized:
+                points = self._normals(len(objects.codes), SCORE_SAMPLES)
+                marks = np.pad(chosen, ((0, len(objects.codes) - a), (0, 0)))
+                values = log_likelihoods(self.posterior, objects, marks, points, self.errors)
                 logs = np.asarray(mean_of_logs(values, SCORE_SAMPLES))
             elif a <= MAX_ENUMERATED:
                 table = self._table(objects)
@@ -362,5 +337,6 @@ class ChoicePredictor(NamedTuple):
                     f"need the sum over all subsets, which is taken up to {MAX_ENUMERATED} objects; "
                     "use normalized=False"
                 )
-            result[group.sets] = logs[: len(group.sets)]
+            possible = chosen.any(axis=0) | self.errors.has_threshold
+            result[group.sets] = np.where(possible, logs, -np.inf)[: len(group.sets)]
         return result

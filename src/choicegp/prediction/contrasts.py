@@ -20,9 +20,14 @@ _MOST_REFERENCES = 512
 _NORMAL = 1.959964  # half the width of a 95% interval, in standard deviations
 
 
-def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utilities:
-    """Return means, standard deviations and 95% intervals of u(x) - mean of u over the shown objects, each (n, d)."""
-    reference = None  # the draws say themselves where the mean of the objects is that they are of
+def contrasts(posterior: Posterior, objects: Objects, shown: Objects | int) -> Utilities:
+    """Return means, standard deviations and 95% intervals of u(x) - mean of u over the shown objects, each (n, d).
+
+    The shown objects are given, or are so many of the first ones of the posterior.
+    """
+    if isinstance(shown, int):
+        shown = Objects(posterior.objects.X[:shown], posterior.objects.codes[:shown])
+    reference = None  # draws of the shown objects say themselves where their mean is
     if posterior.draws is None or posterior.is_sparse:
         some = np.linspace(0, len(shown.X) - 1, min(len(shown.X), _MOST_REFERENCES)).astype(int)
         reference = Objects(shown.X[some], shown.codes[some])
@@ -37,7 +42,7 @@ def contrasts(posterior: Posterior, objects: Objects, shown: Objects) -> Utiliti
             sd = np.sqrt(variance)
             found: tuple[np.ndarray, ...] = mean, sd, mean - _NORMAL * sd, mean + _NORMAL * sd
         else:
-            drawn = _of_draws(posterior.draws, posterior.objects, part, reference)
+            drawn = _of_draws(posterior.draws, posterior.objects, part, shown, reference)
             found = _summed_up(*map(np.asarray, drawn))
         parts.append([value[:n] for value in found])
     empty = np.zeros((0, posterior.n_utilities))
@@ -64,7 +69,9 @@ def _to_reference(
 
 
 @program
-def _of_draws(draws: Draws, known: Objects, objects: Objects, reference: Objects | None) -> tuple[Array, Array]:
+def _of_draws(
+    draws: Draws, known: Objects, objects: Objects, shown: Objects, reference: Objects | None
+) -> tuple[Array, Array]:
     """Return what each draw says, (H, S, d, n), and the variance that is left at each setting, (H, d, n).
 
     Without a reference the draws are of the shown objects, and so say where their mean is.
@@ -74,7 +81,7 @@ def _of_draws(draws: Draws, known: Objects, objects: Objects, reference: Objects
         prior = draws.prior
         if reference is None:
             cross = prior.covariance(known, objects)
-            moved = cross - jnp.mean(prior.covariance(known, known), axis=2)[..., None]
+            moved = cross - jnp.mean(prior.covariance(known, shown), axis=2)[..., None]
             left = prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, draws.inverse @ cross)
         else:
             moved, left = _to_reference(prior, known, draws.inverse, objects, reference)

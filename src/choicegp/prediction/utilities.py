@@ -15,7 +15,7 @@ from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import FIRST_JITTER, Draws, Posterior, factorise
 from choicegp.model.likelihood import pair_logs
 from choicegp.model.prior import Objects
-from choicegp.prediction.choices import set_utilities
+from choicegp.prediction.set_utilities import set_utilities
 
 MOST_JOINT = 5000  # objects sampled jointly
 _FACTORED = 3e10  # multiplications of the factors for samples from draws: with many objects, of fewer settings

@@ -176,7 +176,8 @@ def _check_same_choices(models: Mapping[str, Any]) -> None:
         if not hasattr(model, "loo") or not hasattr(model, "fitted_"):
             raise ChoiceGPError(f"compare takes fitted models; {name!r} is {model!r}")
         data = model.data_
-        sets = (data.offsets, data.flat_chosen, np.asarray(data.object_ids)[data.flat_shown])
+        kinds = np.full(len(data), "keep") if data.kinds is None else data.kinds
+        sets = (data.offsets, data.flat_chosen, np.asarray(data.object_ids)[data.flat_shown], kinds)
         if first is None:
             first = (name, sets)
         elif not all(np.array_equal(one, other) for one, other in zip(first[1], sets, strict=True)):

@@ -7,7 +7,7 @@ import numpy as np
 from choicegp.compute.devices import computing
 from choicegp.compute.progress import progress_bar
 from choicegp.compute.threads import linear_algebra_for
-from choicegp.prediction.choices import ChoicePredictor
+from choicegp.prediction.kinds import choice_predictor
 from choicegp.selection.compare import HeldOut
 from choicegp.selection.search import Search
 
@@ -73,4 +73,4 @@ def _without(search: Search, held_out: np.ndarray, numbers: list[int]) -> dict[i
         if fits is None:
             return None
         new = data[held_out]
-        return {d: ChoicePredictor.of(fitted, new).log_probabilities(normalized=False) for d, fitted in fits.items()}
+        return {d: choice_predictor(fitted, new).log_probabilities(normalized=False) for d, fitted in fits.items()}

@@ -5,6 +5,7 @@
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from choicegp.checks import seed, whole_number
@@ -12,7 +13,7 @@ from choicegp.compute.progress import Clock
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted, one_utility_note
-from choicegp.model.prior import Objects
+from choicegp.model.prior import THRESHOLD, Objects, threshold_like
 from choicegp.prediction.utilities import joint_samples
 
 
@@ -203,8 +204,11 @@ def sampled_choices(fitted: Fitted, n_samples: int | None, random_state: int | N
     problem = fitted.problem_by_row()
     with linear_algebra_for(len(shown)):
         own = Objects(objects.X[shown], objects.codes[shown])
+        codes = np.asarray(problem.objects.codes)
+        # The problem has an order of its own; its codes are row numbers, but for the threshold, which comes last here.
+        order = np.where(codes == THRESHOLD, len(shown), np.searchsorted(shown, codes))
+        if fitted.errors.has_threshold:
+            own = jax.tree.map(lambda *parts: np.concatenate(parts), own, threshold_like(own))
         utilities = joint_samples(posterior, own, n_samples, random_state)
-        # The problem has an order of its own; its codes are row numbers.
-        order = np.searchsorted(shown, np.asarray(problem.objects.codes))
         scores = choice_log_likelihood(utilities[:, order], problem, len(data), posterior.lapse)
-    return utilities, scores
+    return utilities[:, : len(shown)], scores

@@ -6,7 +6,8 @@ that it does not know.
 
 Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 (read, no longer written) adds
 draws of a sampled posterior at one setting of the hyperparameters, version 3 kernels of warped features, version 4
-draws at several settings and a shared part of the utilities.  Each model is written in the lowest version that can hold
+draws at several settings and a shared part of the utilities, version 5 a threshold, the rule by which objects are kept,
+and kinds of sets.  Each model is written in the lowest version that can hold
 it.  The other formats have version 1.  The inference "joint" was removed: files that name it are read, as models with
 ``inference="dense"`` and the posterior that "joint" found.
 """
@@ -26,7 +27,7 @@ from choicegp.fitting.methods import Method
 from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
 from choicegp.model import kernels
-from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS
+from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
@@ -151,6 +152,7 @@ def _packed_data(data: ChoiceData) -> tuple[Arrays, Page]:
         "object_ids": plain_ids(data.object_ids),
         "set_ids": plain_ids(data.set_ids),
         "respondents": None if data.respondents is None else plain_ids(data.respondents),
+        **({} if data.kinds is None else {"kinds": plain_ids(data.kinds)}),
     }
 
 
@@ -161,7 +163,7 @@ def _unpacked_data(arrays: Arrays, page: Page, encoding: FeatureEncoding) -> Cho
     data = ChoiceData.from_sets(
         arrays["data_X"], shown, [rows[mask] for rows, mask in zip(shown, masks, strict=True)],
         object_ids=page["object_ids"], respondents=page["respondents"], weights=arrays.get("data_weights"),
-        encoding=encoding,
+        kinds=page.get("kinds"), encoding=encoding, empty="none",
     )  # fmt: skip
     # Set ids may repeat after data.take (a bootstrap sample), which from_sets refuses.
     return replace(data, set_ids=id_array(page["set_ids"], len(data), "set_ids", "sets"))
@@ -199,22 +201,28 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
         "gain": posterior.gain, "centre": fitted.centre, "scale": fitted.scale,
         "elbo_trace": fitted.result.elbo_trace, "lapse": posterior.lapse,
         "log_effect_variance": posterior.prior.log_effect_variance,
+        "log_threshold_variance": posterior.prior.log_threshold_variance,
     }  # fmt: skip
     if posterior.draws is not None:
         # What the draws leave unknown is computed again on loading: it would be the largest part of the file.
         arrays |= leaves_of("draws_prior", posterior.draws.prior) | {"draws_dual": posterior.draws.dual}
+    version = 4 if posterior.draws is not None else 3 if "Warped" in str(structure) else 1
+    other = fitted.errors.name in KEPT_BY and fitted.errors != DISCERNIBILITY
     page = {
-        "version": 4 if posterior.draws is not None else 3 if "Warped" in str(structure) else 1,
+        "version": 5 if other or data.kinds is not None else version,
         "kernel": structure, "shared": posterior.prior.shared, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
         "fit": _packed_result(fitted.result), "known_ids": plain_ids(fitted.codes),
     }  # fmt: skip
+    if other:
+        page["errors"] = fitted.errors.name
     return {name: array for name, array in arrays.items() if array is not None}, page | ids
 
 
 def _unpack(arrays: Arrays, page: Page) -> Fitted:
     kernel, effects = _rebuilt(page["kernel"], numbered(arrays, "kernel")), arrays.get("log_effect_variance")
     shared = page["version"] >= 4 and page["shared"]
-    prior, objects = UtilityPrior(kernel, effects, shared), Objects(arrays["X"], arrays["codes"])
+    prior = UtilityPrior(kernel, effects, shared, arrays.get("log_threshold_variance"))
+    objects = Objects(arrays["X"], arrays["codes"])
     draws, gain = None, arrays["gain"]
     if "draws_inverse" in arrays:
         # Versions before 4: all draws have the same hyperparameters, and no sites are known.
@@ -230,7 +238,8 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
     if draws is not None and not result.intervals:
         result = result._replace(intervals=_DRAWS_AT_THE_BEST)
     codes = {value: number for number, value in enumerate(page["known_ids"])}
-    errors = ERROR_MODELS[page["errors"]] if page["format"] == _BEST_OBJECT else DISCERNIBILITY
+    known = ERROR_MODELS if page["format"] == _BEST_OBJECT else KEPT_BY
+    errors = known[page.get("errors", DISCERNIBILITY.name)]
     data = _unpacked_data(arrays, page, FeatureEncoding.from_json(page["encoding"]))
     return Fitted(posterior, page["elbo"], result, arrays["centre"], arrays["scale"], codes, errors, data)
 
@@ -298,8 +307,8 @@ def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
 
 _PAIRS = Format(1, _pack_pairs, _unpack_pairs)
 FORMATS = {
-    "choicegp-model": Format(4, _pack, _unpack),
-    _BEST_OBJECT: Format(4, _pack, _unpack),
+    "choicegp-model": Format(5, _pack, _unpack),
+    _BEST_OBJECT: Format(5, _pack, _unpack),
     "choicegp-PreferenceGP": _PAIRS,
     "choicegp-GeneralPreferenceGP": _PAIRS,
     "choicegp-PairGP": _PAIRS,

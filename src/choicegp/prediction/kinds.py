@@ -1,0 +1,93 @@
+"""Predictions for data of several kinds: each set's answer is predicted as that of its own question."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import split_sets
+from choicegp.fitting.record import Fitted
+from choicegp.model.prior import Objects
+from choicegp.prediction.best import BestObjectPredictor
+from choicegp.prediction.choices import ChoicePredictor
+
+Predictor = ChoicePredictor | BestObjectPredictor
+
+
+def choice_predictor(fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "Predictor | MixedPredictor":
+    """Predict what is kept, and of sets of other kinds which object is marked; for ``objects`` see the predictors."""
+    return _of_kinds(ChoicePredictor.of, fitted, data, objects)
+
+
+def best_predictor(fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "Predictor | MixedPredictor":
+    """Predict the best object of each set, and of sets of the kind "worst" the worst one."""
+    return _of_kinds(BestObjectPredictor.of, fitted, data, objects)
+
+
+def _of_kinds(
+    make: Callable[..., Predictor], fitted: Fitted, data: ChoiceData, objects: Objects | None
+) -> "Predictor | MixedPredictor":
+    if data.kinds is None or np.all(data.kinds == "keep"):
+        return make(fitted, data, objects)
+    objects = fitted.objects(data) if objects is None else objects
+    parts: list[tuple[np.ndarray, Predictor]] = []
+    for kind in ("keep", "best", "worst"):
+        sets = np.flatnonzero(data.kinds == kind)
+        if len(sets):
+            own = fitted._replace(errors=fitted.errors.of_kind(kind))
+            of = make if kind == "keep" else BestObjectPredictor.of
+            parts.append((sets, of(own, data.take(sets), objects)))
+    return MixedPredictor(data, tuple(parts))
+
+
+class MixedPredictor(NamedTuple):
+    """Predictors of the sets of each kind, with the numbers of these sets.
+
+    Attributes
+    ----------
+    data : ChoiceData
+    parts : tuple of (int array, predictor)
+    """
+
+    data: ChoiceData
+    parts: tuple[tuple[np.ndarray, Predictor], ...]
+
+    def probabilities(self) -> list[np.ndarray]:
+        """P(object is chosen), one array per set aligned with ``data.shown``."""
+        return self._lists(lambda predictor: predictor.probabilities())
+
+    def choices(self) -> list[np.ndarray]:
+        """Most probable choice from each set, as row numbers of ``data.X``."""
+        return self._lists(lambda predictor: predictor.choices())
+
+    def of_shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """P(object is chosen) and whether the most probable choice has it, aligned with ``data.flat_shown``."""
+        n = len(self.data.flat_shown)
+        probability, chosen = np.empty(n), np.empty(n, bool)
+        places = split_sets(np.arange(n), self.data.offsets)
+        for sets, predictor in self.parts:
+            own = np.concatenate([places[k] for k in sets])
+            probability[own], chosen[own] = predictor.of_shown()
+        return probability, chosen
+
+    def none(self) -> np.ndarray:
+        """P(nothing is kept) of each set (m,)."""
+        return self._numbers(lambda predictor: predictor.none())
+
+    def log_probabilities(self, *, normalized: bool) -> np.ndarray:
+        """Log P(C(A) | A, training data) of the data's own choices (m,)."""
+        return self._numbers(lambda predictor: predictor.log_probabilities(normalized=normalized))
+
+    def _numbers(self, function: Callable[[Predictor], np.ndarray]) -> np.ndarray:
+        result = np.empty(len(self.data))
+        for sets, predictor in self.parts:
+            result[sets] = function(predictor)
+        return result
+
+    def _lists(self, function: Callable[[Predictor], list[np.ndarray]]) -> list[np.ndarray]:
+        result: list[np.ndarray] = [np.empty(0)] * len(self.data)
+        for sets, predictor in self.parts:
+            for k, own in zip(sets.tolist(), function(predictor), strict=True):
+                result[k] = own
+        return result

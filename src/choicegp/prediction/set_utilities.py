@@ -1,0 +1,82 @@
+"""The posterior of the utilities inside the sets that are asked about."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from choicegp.inference.expectation import Marginals, of_differences, samples
+from choicegp.inference.posterior import Posterior
+from choicegp.model.prior import Objects, UtilityPrior
+
+
+class SetUtilities(NamedTuple):
+    """Posterior of the utilities inside sets, as Gaussian differences of their parts to a set's first object.
+
+    Attributes
+    ----------
+    marginal : Marginals
+        Where there are draws, of what no draw knows: every array has a leading axis of H settings.
+    moves : Array (H, p, a, m, S) or None
+        What each draw predicts.
+    shared : bool
+        Whether the first part is shared by all utilities.
+    """
+
+    marginal: Marginals
+    moves: Array | None = None
+    shared: bool = False
+
+    def sampled(self, normals: Array) -> Array:
+        """Turn standard normals (p, a - 1, 1, S) into utilities (d, a, m, S)."""
+        m = self.marginal.mean.shape[-1]
+        wide = jnp.broadcast_to(normals, _wide(normals, m))
+        if self.moves is None:
+            return samples(self.marginal, wide)
+        p, n, _, n_points = wide.shape
+        by_setting = jnp.moveaxis(wide.reshape(p, n, m, len(self.moves), -1), 3, 0)
+        drawn = jax.vmap(samples)(self.marginal, by_setting) + self.moves
+        u = jnp.moveaxis(drawn, 0, 3).reshape(p, n + 1, m, n_points)
+        return u[:1] + u[1:] if self.shared else u
+
+
+def set_utilities(posterior: Posterior, objects: Objects, n_points: int) -> SetUtilities:
+    """Return the posterior inside sets; ``objects`` holds arrays (a, m, c) and (a, m)."""
+    draws = posterior.draws
+    if draws is None:
+        cross, covariance = _inside_sets(posterior.prior, posterior.objects, objects, posterior.gain)
+        mean = jnp.einsum("dtom,dt->dom", cross, posterior.dual)
+        return SetUtilities(of_differences(mean, covariance))
+    # As many draws as points, evenly from all settings; all are powers of two.
+    n_settings, n_draws = draws.dual.shape[:2]
+    if n_points < n_settings:
+        draws = jax.tree.map(lambda leaf: leaf[:: n_settings // n_points], draws)
+        n_settings = n_points
+    dual = draws.dual[:, :: max(1, n_settings * n_draws // n_points)]
+    repeats = n_points // (n_settings * dual.shape[1])
+
+    def of_setting(setting: tuple[UtilityPrior, Array, Array]) -> tuple[Marginals, Array]:
+        prior, inverse, own = setting
+        cross, covariance = _inside_sets(prior, posterior.objects, objects, inverse)
+        moves = jnp.repeat(jnp.einsum("ptom,spt->poms", cross, own), repeats, axis=-1)
+        return of_differences(jnp.zeros(cross.shape[::2] + cross.shape[3:]), covariance), moves - moves[:, :1]
+
+    marginal, moves = jax.lax.map(of_setting, (draws.prior, draws.inverse, dual))
+    return SetUtilities(marginal, moves, posterior.prior.shared)
+
+
+def _inside_sets(prior: UtilityPrior, shown: Objects, objects: Objects, gain: Array) -> tuple[Array, Array]:
+    """Return prior covariances of shown objects with objects of sets, (p, t, a, m), and what is left, (p, a, a, m)."""
+    a, m, c = objects.X.shape
+    cross = prior.covariance(shown, Objects(objects.X.reshape(a * m, c), objects.codes.reshape(a * m)))
+    p, t, _ = cross.shape
+    through, cross = (gain @ cross).reshape(p, t, a, m), cross.reshape(p, t, a, m)
+    shrink = jnp.einsum("ptom,ptqm->poqm", cross, through)
+    own = jax.vmap(lambda one: prior.covariance(one, one), 1, -1)(objects)
+    return cross, own - 0.5 * (shrink + jnp.swapaxes(shrink, 1, 2))
+
+
+def _wide(normals: Array, m: int) -> tuple[int, ...]:
+    d, n, _, s = normals.shape
+    return (d, n, m, s)
