@@ -92,7 +92,17 @@ def fit(
     table: TableOptions,
     model: ModelOptions,
     output: Annotated[str, output_option("File for the model.")] = "",
-    utilities: Annotated[int, Option("--utilities", "-d", min=1, help="Number of hidden utilities.")] = 2,
+    name: Annotated[
+        str,
+        Option(
+            "--model",
+            metavar="NAME",
+            help="choice, or of single best objects: best, preference, general-preference, pair; or embedding.",
+        ),
+    ] = "choice",
+    utilities: Annotated[
+        int | None, Option("--utilities", "-d", min=1, help="Number of hidden utilities.", show_default="2")
+    ] = None,
     inference: Annotated[
         str, Option("--inference", metavar="NAME", help="Method: auto, dense, sparse, paper or mcmc.")
     ] = "auto",
@@ -115,15 +125,25 @@ def fit(
     if not output:
         raise ChoiceGPError("the model needs a file: pass -o FILE")
     check_place(output)
-    options = model.arguments()
+    given = model.given()
+    own = {
+        "n_utilities": ("--utilities", utilities, None), "inference": ("--inference", inference, "auto"),
+        "intervals": ("--intervals", intervals, "auto"), "max_seconds": ("--max-seconds", max_seconds, None),
+    }  # fmt: skip
+    given |= {argument: (option, value) for argument, (option, value, usual) in own.items() if value != usual}
+    from choicegp.apps.models import class_of, made
+
+    class_of(name)  # a wrong name is said before a large table is read
     data = table.open_folder() if table.is_folder else table.read()
     from choicegp.apps.summaries import drivers_in_words, fit_in_words
-    from choicegp.estimators.choice_gp import ChoiceGP
 
-    fitted = ChoiceGP(utilities, inference=inference, intervals=intervals, max_seconds=max_seconds, **options).fit(data)
+    fitted = made(name, given).fit(data)
     fitted.save(output)
-    terminal.say(fit_in_words(fitted, len(data)))
-    terminal.say(drivers_in_words(fitted))
+    if name == "choice":
+        terminal.say(fit_in_words(fitted, len(data)))
+        terminal.say(drivers_in_words(fitted))
+    else:
+        terminal.say(str(fitted))
     terminal.say(f"The model is in {output}.")
 
 
@@ -185,8 +205,8 @@ def predict(
     The sets are in a table, or in a folder of tables. Choices in them are ignored. The probability that an object is
     chosen includes the errors that people make when they answer.
     """
+    from choicegp.apps.models import load
     from choicegp.errors import ChoiceGPError
-    from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.files import check_place
     from choicegp.reading.text import write_table
 
@@ -194,9 +214,11 @@ def predict(
         check_place(output)
     elif table.is_folder:
         raise ChoiceGPError("predictions for a folder need a file: pass -o FILE.parquet")
-    fitted = ChoiceGP.load(model)
+    fitted = load(model)
     features = [column.name for column in fitted.encoding_.columns]
     known = {"chosen": None, "features": features, "encoding": fitted.encoding_}
+    if table.is_folder and not hasattr(fitted, "predict_file"):
+        raise ChoiceGPError(f"a {type(fitted).__name__} predicts tables, not folders: predict one file after the other")
     if output is not None and table.is_folder:
         folder = table.open_folder(**known)
         fitted.predict_file(folder, output)
@@ -231,10 +253,10 @@ def plot(
     """
     from pathlib import Path
 
-    from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.apps.models import load
     from choicegp.plotting.files import save_all, suitable_kinds
 
-    fitted = ChoiceGP.load(model)
+    fitted = load(model)
     for file in save_all(fitted, Path(output), kind or suitable_kinds(fitted)):
         terminal.say(str(file))
 

@@ -212,7 +212,16 @@ _OBJECT_EFFECTS = Option(
     help="Give each object an effect of its own, beside its features, or none. By default the evidence decides.",
 )  # fmt: skip
 _LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
+_THRESHOLD = Option(
+    "--threshold/--no-threshold", show_default=False,
+    help="Let objects also have to pass a threshold to be kept. By default where nothing is kept of some set.",
+)  # fmt: skip
+_RULE = Option("--rule", metavar="NAME", help="What is kept: pareto (what nothing beats) or best-in-one.")
 _RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")
+
+
+_AUTOMATIC = ("object_effects", "threshold")
+_NAMES = {"n_restarts": "--restarts", "random_state": "--seed"}
 
 
 @dataclass(frozen=True)
@@ -228,6 +237,8 @@ class ModelOptions:
     kernel: Annotated[str, _KERNEL] = "auto"
     object_effects: Annotated[bool | None, _OBJECT_EFFECTS] = None
     lapse: Annotated[str, _LAPSE] = "0"
+    threshold: Annotated[bool | None, _THRESHOLD] = None
+    rule: Annotated[str, _RULE] = "pareto"
     n_restarts: Annotated[int | None, _RESTARTS] = None
     random_state: Seed = 0
 
@@ -237,8 +248,14 @@ class ModelOptions:
             rate = self.lapse if self.lapse == "learn" else float(self.lapse)
         except ValueError:
             raise ChoiceGPError(f"--lapse takes a number or the word learn, not {self.lapse!r}") from None
-        effects = "auto" if self.object_effects is None else self.object_effects
-        return vars(self) | {"lapse": rate, "object_effects": effects}
+        either = {name: "auto" if vars(self)[name] is None else vars(self)[name] for name in _AUTOMATIC}
+        return vars(self) | {"lapse": rate} | either
+
+    def given(self) -> dict[str, tuple[str, Any]]:
+        """Return what is not the default, as option on the command line and value, by argument."""
+        usual, arguments = ModelOptions(), self.arguments()
+        changed = [name for name, value in vars(self).items() if value != vars(usual)[name]]
+        return {name: (_NAMES.get(name, f"--{name.replace('_', '-')}"), arguments[name]) for name in changed}
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:

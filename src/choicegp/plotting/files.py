@@ -19,6 +19,10 @@ KINDS = ("utilities", "effects", "objects", "relevance", "elbo")
 
 def suitable_kinds(model: "ChoiceGP") -> list[str]:
     """Name the pictures that show something for this model."""
+    if not hasattr(model, "posterior_"):
+        raise ChoiceGPError(
+            f"a {type(model).__name__} has no posterior of utilities to draw, as a ChoiceGP or a BatchPreferenceGP has"
+        )
     along = "utilities" if len(model.encoding_.columns) == 1 else "effects"
     drawable = model.n_utilities_ > 1 and len(model.data_.object_ids) <= model_plots.MOST_OBJECTS
     return [along, *(["objects"] if drawable else []), "relevance", "elbo"]

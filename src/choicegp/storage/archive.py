@@ -66,6 +66,15 @@ def read_archive(
         raise ChoiceGPError(f"{source}: a choicegp {noun} with missing or wrong parts ({error!r})") from None
 
 
+def kind_of(path: "str | os.PathLike[str]") -> str:
+    """Return the format that an archive names, or nothing: what is wrong with it is said when it is loaded."""
+    try:
+        with np.load(_checked_path(path), allow_pickle=False) as archive:
+            return str(json.loads(str(archive["about"]))["format"])
+    except Exception:
+        return ""
+
+
 def _checked_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
         raise ChoiceGPError(f"a file name is needed; got {path!r}")
