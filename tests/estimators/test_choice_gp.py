@@ -96,8 +96,8 @@ def test_log_prob(model, data):
     pairs = ChoiceData.from_pairs(data.X, [[0, 1], [5, 2]])
     # For two objects the likelihood sums to one as it is.
     assert np.exp(model.log_prob(pairs)) == pytest.approx(np.exp(model.log_prob(pairs, normalized=True)), abs=0.01)
-    wide = ChoiceData.from_sets(data.X, [range(11)], [[0]])
-    with pytest.raises(ChoiceGPError, match=r"has 11 objects.*normalized=False"):
+    wide = ChoiceData.from_sets(np.repeat(data.X, 2, axis=0), [range(17)], [[0]])
+    with pytest.raises(ChoiceGPError, match=r"has 17 objects.*normalized=False"):
         model.log_prob(wide, normalized=True)
 
 

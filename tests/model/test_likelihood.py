@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from choicegp.data.pareto import undominated
 from choicegp.model.likelihood import (
     FLOOR,
-    MAX_ENUMERATED,
+    MAX_SUMMED,
     log_likelihood,
     object_pairs,
     pair_logs,
@@ -357,10 +357,10 @@ def test_small_probabilities_keep_their_digits_in_the_table():
 
 
 def test_too_many_subsets_are_refused():
-    most = jax.eval_shape(subset_probabilities, jax.ShapeDtypeStruct((1, MAX_ENUMERATED), np.float64))
-    assert most.shape == (1024,)
-    with pytest.raises(ValueError, match=r"11 objects have 2\^11 subsets; at most 10"):
-        subset_probabilities(jnp.zeros((1, MAX_ENUMERATED + 1)))
+    most = jax.eval_shape(subset_probabilities, jax.ShapeDtypeStruct((1, MAX_SUMMED), np.float64))
+    assert most.shape == (2**16,)
+    with pytest.raises(ValueError, match=r"17 objects have 2\^17 subsets; at most 16"):
+        subset_probabilities(jnp.zeros((1, MAX_SUMMED + 1)))
 
 
 def test_pairs_are_numbered_from_both_sides():

@@ -352,10 +352,36 @@ def test_blocks_of_points_change_nothing(posterior, triples, monkeypatch):
     np.testing.assert_allclose(in_blocks, whole, rtol=1e-12)
 
 
-def test_normalized_is_refused_beyond_ten_objects(large_predictions):
-    *_, own = large_predictions
-    with pytest.raises(ChoiceGPError, match=r"set 0 has 12 objects.*up to 10 objects.*normalized=False"):
+def test_normalized_is_refused_beyond_sixteen_objects(posterior):
+    own = predictor(posterior, [np.arange(17)], [[0]])
+    with pytest.raises(ChoiceGPError, match=r"set 0 has 17 objects.*up to 16 objects.*normalized=False"):
         own.log_probabilities(normalized=True)
+
+
+@pytest.mark.parametrize(("variance", "lapse"), [(0.2, None), (16.0, 0.05)])
+def test_normalized_log_probabilities_of_large_sets_are_those_of_all_subsets(variance, lapse):
+    posterior = make_posterior(variance=variance, lapse=lapse)
+    (rows,) = make_sets(12, 1)
+    own = points(posterior, 12, choices.SCORE_SAMPLES)
+    table = np.asarray(subset_table(posterior, objects_of([rows]), own))[:, 0]
+    # The likeliest answers, and others.
+    codes = np.concatenate([np.argsort(-table)[:32], np.random.default_rng(0).integers(1, 2**12, 32)])
+    answers = [rows[(code >> np.arange(12)) & 1 == 1] for code in codes]
+    asked = predictor(posterior, [rows] * 64, answers)
+    wrong = asked.log_probabilities(normalized=True) - np.log(table[codes])
+    assert np.abs(wrong[:32]).max() < 0.02
+    assert np.abs(wrong).max() < 0.06
+    if lapse is None:
+        # Utilities this close to each other leave much to be divided.
+        assert (asked.log_probabilities(normalized=False) - np.log(table[codes]))[:32].max() < -0.2
+
+
+def test_one_utility_needs_no_sum_over_the_subsets_of_a_large_set():
+    rows = np.arange(17)
+    own = predictor(make_posterior(1), [rows] * 17, [[row] for row in rows])
+    logs = own.log_probabilities(normalized=True)
+    assert np.exp(logs).sum() == pytest.approx(1.0, abs=1e-6)
+    np.testing.assert_array_equal(logs, own.log_probabilities(normalized=False))
 
 
 def test_data_without_choices_have_no_log_probability(posterior, triples):

@@ -78,8 +78,10 @@ class UtilityGP(Estimator):
         """Return log P(C(A) | A, training data) of each set's choice (eq:infer), (m,).
 
         With two utilities or more the paper's likelihood does not sum to one over the subsets of a set of more than two
-        objects; with ``normalized=True`` it is divided by that sum, for sets of at most ten objects.  With one utility
-        the probabilities of single objects sum to one in either case.
+        objects; with ``normalized=True`` it is divided by that sum, for sets of at most 16 objects; larger sets are an
+        error.  From 11 objects on the sum is taken at 64 samples, with errors of about 0.005, and of up to 0.04 for
+        improbable choices; a set of 16 objects takes about a tenth of a second.  With one utility the probabilities of
+        single objects sum to one in either case.
         """
         self._checked(data)
         with computing(self.device):

@@ -38,7 +38,10 @@ FLOOR = 1e-10
 """Added to every factor, as in the paper's own code: with one utility, two chosen objects are impossible."""
 
 MAX_ENUMERATED = 10
-"""Sets of at most this many objects have all their subsets enumerated."""
+"""Sets of at most this many objects have all their subsets enumerated for predictions."""
+
+MAX_SUMMED = 16
+"""The largest sets whose likelihood is summed over all subsets, which takes seconds for some of them."""
 
 
 class PairLogs(NamedTuple):
@@ -286,7 +289,7 @@ def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
 
 
 def subset_probabilities(
-    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR, most: int | None = None
+    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR
 ) -> Float[Array, "2**a *batch"]:
     """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
 
@@ -297,13 +300,11 @@ def subset_probabilities(
     Parameters
     ----------
     u : Array (d, a, ...)
-        Utilities.
+        Utilities; a is at most `MAX_SUMMED`.
     sigma : float
         Scale of the probit errors.
     floor : float
         Added to every factor.
-    most : int, optional
-        The largest a, by default `MAX_ENUMERATED`.
 
     Returns
     -------
@@ -318,9 +319,8 @@ def subset_probabilities(
     [0.0, 0.13, 0.13, 0.73]
     """
     a = u.shape[1]
-    most = MAX_ENUMERATED if most is None else most
-    if a > most:
-        raise ValueError(f"{a} objects have 2^{a} subsets; at most {most} objects are enumerated")
+    if a > MAX_SUMMED:
+        raise ValueError(f"{a} objects have 2^{a} subsets; at most {MAX_SUMMED} objects are enumerated")
     pairs = object_pairs(a)
     n, earlier = len(pairs.first), np.triu(np.ones((a, a), bool), 1)
     above, below, _, _ = probit_and_hazard((u[:, pairs.first] - u[:, pairs.second]) / sigma)

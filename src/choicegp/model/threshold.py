@@ -32,7 +32,6 @@ from choicegp.model.derivatives import (
 )
 from choicegp.model.likelihood import (
     FLOOR,
-    MAX_ENUMERATED,
     log_likelihood,
     object_pairs,
     subset_probabilities,
@@ -141,6 +140,6 @@ def expected_derivatives_with_threshold(
 
 def answer_probabilities_with_threshold(u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
     """Return p(C | A, u) of every subset C of the visible objects, the empty one included; the threshold comes last."""
-    table = subset_probabilities(u, most=MAX_ENUMERATED + 1)
+    table = subset_probabilities(u)
     half = len(table) // 2
     return table[:half] + table[half:]

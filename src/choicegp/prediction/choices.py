@@ -2,12 +2,14 @@
 
 For sets of at most ten objects every subset is scored: the paper's likelihood of each, averaged over
 posterior samples, after division by the sum over all subsets (the likelihood does not sum to one by itself).
-For larger sets answers are drawn from the same probabilities (`choicegp.prediction.answers`).  A threshold is one
-more object, the last of each set: it takes part in everything but is not shown, and a set may be left empty.
+For larger sets answers are drawn from the same probabilities (`choicegp.prediction.answers`).  Probabilities of given
+choices are divided by the sum over all subsets for sets of at most 16 objects.  A threshold is one more object, the
+last of each set: it takes part in everything but is not shown, and a set may be left empty.
 
 Sample points and other random numbers are fixed, so predictions repeat exactly.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -25,7 +27,7 @@ from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import Marginals, sobol_normals
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, Discernibility, ErrorModel
-from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, pair_logs
+from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, MAX_SUMMED, pair_logs, subset_probabilities
 from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.prediction.answers import (
     MAX_CONTENDERS,
@@ -42,6 +44,7 @@ from choicegp.prediction.set_utilities import SetUtilities, set_utilities
 
 N_SAMPLES = 512
 SCORE_SAMPLES = 1024
+SUM_SAMPLES = 64  # at which the likelihood of larger sets is summed over their subsets
 LARGE_SAMPLES = 128  # of sets of more than `_WELL_SAMPLED` objects
 _WELL_SAMPLED = 32
 _AT_ONCE = 65_536  # numbers that take a few milliseconds (counted by `_cells`): smaller chunks are filled up to this
@@ -177,6 +180,16 @@ def _log_likelihoods(
 
     blocks = _in_blocks(drawn, _BLOCK // (d * a * a * m * errors.n_nodes))
     return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
+
+
+@program
+def _log_sums(posterior: Posterior, objects: Objects, normals: Array) -> Array:
+    """Return the log of the likelihood's sum over all subsets, per sample: (m, S)."""
+    drawn = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
+    _, a, m, n_points = drawn.shape
+    blocks = _in_blocks(drawn, _CELLS // (8 * 2**a * m))
+    sums = jax.lax.map(lambda block: jnp.log(jnp.sum(subset_probabilities(block), axis=0)), blocks)
+    return jnp.moveaxis(sums, 0, 1).reshape(m, n_points)
 
 
 @partial(program, static="n_samples")
@@ -316,12 +329,16 @@ class ChoicePredictor(NamedTuple):
         if self.data.flat_chosen is None:
             raise ChoiceGPError("log_prob needs data with choices: these have none")
         result = np.empty(len(self.data))
+        is_plain = isinstance(self.errors, Discernibility) and not self.errors.has_threshold
+        most = MAX_SUMMED if is_plain else MAX_ENUMERATED
         for group, objects in self._chunks():
             a, m = group.rows.shape
             chosen = self.data.flat_chosen[group.places]
+            # With one utility the likelihood is divided by its sum over single objects already.
+            is_divided = a > MAX_ENUMERATED and is_plain and self.posterior.n_utilities == 1
             if len(objects.codes) == 1:
                 logs = np.zeros(m)  # a set of one object, which is certain to be kept
-            elif not normalized:
+            elif not normalized or is_divided:
                 points = self._normals(len(objects.codes), SCORE_SAMPLES)
                 marks = np.pad(chosen, ((0, len(objects.codes) - a), (0, 0)))
                 values = log_likelihoods(self.posterior, objects, marks, points, self.errors)
@@ -331,12 +348,30 @@ class ChoicePredictor(NamedTuple):
                 code = np.sum(chosen << np.arange(a)[:, None], axis=0)
                 with np.errstate(divide="ignore"):
                     logs = np.log(table[code, np.arange(m)])
+            elif a <= most:
+                logs = self._divided(objects, chosen)
             else:
                 raise ChoiceGPError(
                     f"set {self.data.set_ids[group.sets].tolist()[0]!r} has {a} objects: normalized log probabilities "
-                    f"need the sum over all subsets, which is taken up to {MAX_ENUMERATED} objects; "
+                    f"need the sum over all subsets, which is taken up to {most} objects; "
                     "use normalized=False"
                 )
             possible = chosen.any(axis=0) | self.errors.has_threshold
             result[group.sets] = np.where(possible, logs, -np.inf)[: len(group.sets)]
         return result
+
+    def _divided(self, objects: Objects, chosen: np.ndarray) -> np.ndarray:
+        """Divide the likelihood by its sum over all subsets: log E[p / Z], (m,).
+
+        Z is summed at few samples.  It varies much less than p, so that the mean of 1 / Z under weights p needs fewer
+        samples than the mean of p: E[p / Z] = E[p] E[p / Z] / E[p].
+        """
+        a, posterior = len(objects.codes), dataclasses.replace(self.posterior, lapse=None)
+        many, some = self._normals(a, SCORE_SAMPLES), self._normals(a, SUM_SAMPLES)
+        values, few = (log_likelihoods(posterior, objects, chosen, n, DISCERNIBILITY) for n in (many, some))
+        divided = mean_of_logs(few - _log_sums(posterior, objects, some), SUM_SAMPLES)
+        logs = np.asarray(mean_of_logs(values, SCORE_SAMPLES) + divided - mean_of_logs(few, SUM_SAMPLES))
+        if self.posterior.lapse is None:
+            return logs
+        lapse = float(self.posterior.lapse)
+        return np.logaddexp(np.log1p(-lapse) + logs, np.log(lapse) - a * np.log(2.0) - np.log1p(-(0.5**a)))
