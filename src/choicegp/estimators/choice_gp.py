@@ -47,10 +47,10 @@ class ChoiceGP(UtilityGP):
         "auto": "rbf", and with sparse inference waves in single features beside it, on learned scales of the features;
         "rbf", "matern12", "matern32", "matern52", "linear", "periodic", "additive", or a composition of kernels from
         `choicegp.kernels`.
-    shared_part : bool
+    shared_part : bool or "auto"
         Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
-        independent utilities most objects that were never shown would be incomparable.  The paper's approximation
-        always has independent utilities.
+        independent utilities most objects that were never shown would be incomparable.  "auto": with dense inference
+        and "mcmc"; with "sparse" only True gives one, and the paper's approximation never has one.
     intervals : {"auto", "none"}
         "auto", with ``inference="auto"`` and few objects: after the dense fit, utilities and hyperparameters are
         sampled (up to 1500 utilities of shown objects), or the Gaussian posterior is mixed over settings of the
@@ -122,7 +122,7 @@ class ChoiceGP(UtilityGP):
     selection_: "SelectionResult"
     n_utilities: int | str
     inference: str | Method
-    shared_part: bool
+    shared_part: bool | str
     intervals: str
     object_effects: bool | str
     lapse: float | str
@@ -136,7 +136,7 @@ class ChoiceGP(UtilityGP):
         *,
         inference: str | Method = "auto",
         kernel: str | Kernel = "auto",
-        shared_part: bool = True,
+        shared_part: bool | str = "auto",
         intervals: str = "auto",
         object_effects: bool | str = "auto",
         lapse: float | str = 0.0,
