@@ -16,7 +16,14 @@ from choicegp.inference.sparse.plan import kernel_starts
 from choicegp.kernels import RBF
 from choicegp.storage.checkpoints import Checkpoint
 
-SMALL = {"inference": "sparse", "n_inducing": 8, "batch_size": 8, "max_iter": 200, "progress": False}
+SMALL = {
+    "inference": "sparse",
+    "shared_part": True,
+    "n_inducing": 8,
+    "batch_size": 8,
+    "max_iter": 200,
+    "progress": False,
+}
 
 
 @pytest.fixture(scope="module")

@@ -111,3 +111,16 @@ def test_the_docstring_names_every_number_of_steps():
     text = re.sub(r"\s+", " ", ChoiceGP.__doc__)
     for name, record in METHODS.items():
         assert name == "auto" or f'{record.n_steps} ("{name}")' in text
+
+
+def test_a_shared_part_is_the_default_of_dense_inference_and_an_option_of_sparse():
+    def has(**params) -> bool:
+        return FitOptions.validated(ChoiceGP(**params).get_params()).has_shared_part
+
+    names = ("dense", "mcmc", "sparse", "paper")
+    assert [has(inference=name) for name in names] == [True, True, False, False]
+    assert [has(inference=name, shared_part=True) for name in names] == [True, True, True, False]
+    assert not any(has(inference=name, shared_part=False) for name in names)
+    assert not has(n_utilities=1, inference="sparse", shared_part=True)
+    with pytest.raises(ChoiceGPError, match="shared_part must be True, False or 'auto'; got 'no'"):
+        has(shared_part="no")

@@ -57,10 +57,10 @@ class ChoiceGP(UtilityGP):
     rule : {"pareto", "best-in-one"}
         Which objects are kept: those that no other dominates, or those that are the best in at least one utility.
         Dense inference only.  `compare` chooses between two models of the same choices.
-    shared_part : bool
+    shared_part : bool or "auto"
         Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
-        independent utilities most objects that were never shown would be incomparable.  The paper's approximation
-        always has independent utilities.
+        independent utilities most objects that were never shown would be incomparable.  "auto": with dense inference
+        and "mcmc"; with "sparse" only True gives one, and the paper's approximation never has one.
     intervals : {"auto", "none"}
         "auto", with ``inference="auto"`` and few objects: after the dense fit, utilities and hyperparameters are
         sampled (up to 1500 utilities of shown objects), or the Gaussian posterior is mixed over settings of the
@@ -136,7 +136,7 @@ class ChoiceGP(UtilityGP):
     inference: str | Method
     threshold: bool | str
     rule: str
-    shared_part: bool
+    shared_part: bool | str
     intervals: str
     object_effects: bool | str
     lapse: float | str
@@ -152,7 +152,7 @@ class ChoiceGP(UtilityGP):
         kernel: str | Kernel = "auto",
         threshold: bool | str = "auto",
         rule: str = "pareto",
-        shared_part: bool = True,
+        shared_part: bool | str = "auto",
         intervals: str = "auto",
         object_effects: bool | str = "auto",
         lapse: float | str = 0.0,

@@ -29,7 +29,7 @@ class FitOptions(NamedTuple):
     method: Method
     kernel: Kernel
     any_kernel: bool
-    shared_part: bool
+    shared_part: bool | None  # None: the inference decides
     intervals: bool
     object_effects: bool | None  # None: the fit decides
     lapse: float
@@ -68,9 +68,9 @@ class FitOptions(NamedTuple):
             method=method,
             kernel=kernel_named("rbf" if any_kernel else kernel),
             any_kernel=any_kernel,
-            shared_part=flag_option("shared_part", params.get("shared_part", False)),
+            shared_part=_flag_or_auto("shared_part", params.get("shared_part", False)),
             intervals=_intervals_option(params.get("intervals", "none")),
-            object_effects=_effects_option(params["object_effects"]),
+            object_effects=_flag_or_auto("object_effects", params["object_effects"]),
             lapse=rate,
             learn_lapse=learn,
             standardize=flag_option("standardize", params["standardize"]),
@@ -84,7 +84,7 @@ class FitOptions(NamedTuple):
             random_state=seed(params["random_state"]),
             drawn_seed=params["random_state"] is None,
             errors=_rule_option(params.get("rule", "pareto")),
-            threshold=_threshold_option(params.get("threshold", False)),
+            threshold=_flag_or_auto("threshold", params.get("threshold", False)),
         )
 
     @property
@@ -161,7 +161,9 @@ class FitOptions(NamedTuple):
     @property
     def has_shared_part(self) -> bool:
         """Whether the utilities of this fit have a shared part: one utility has nobody to share with."""
-        return self.shared_part and self.n_utilities > 1 and not isinstance(self.method, Paper)
+        # Sparse fits with one have ended in much worse optima (docs/scale.md): there it is made when it is asked for.
+        wanted = self.method.begins_dense if self.shared_part is None else self.shared_part
+        return wanted and self.n_utilities > 1 and not isinstance(self.method, Paper)
 
     def n_starts(self, n_objects: int) -> int:
         """Return how many starts are tried for that number of shown objects."""
@@ -198,20 +200,12 @@ def _rule_option(value: Any) -> ErrorModel:
     return RULES[value]
 
 
-def _threshold_option(value: Any) -> bool | None:
+def _flag_or_auto(name: str, value: Any) -> bool | None:
     if isinstance(value, str):
         if value != "auto":
-            raise ChoiceGPError(f"threshold must be True, False or 'auto'; got {value!r}")
+            raise ChoiceGPError(f"{name} must be True, False or 'auto'; got {value!r}")
         return None
-    return flag_option("threshold", value)
-
-
-def _effects_option(value: Any) -> bool | None:
-    if isinstance(value, str):
-        if value != "auto":
-            raise ChoiceGPError(f"object_effects must be True, False or 'auto'; got {value!r}")
-        return None
-    return flag_option("object_effects", value)
+    return flag_option(name, value)
 
 
 def _intervals_option(value: Any) -> bool:

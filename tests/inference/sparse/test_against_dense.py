@@ -140,7 +140,8 @@ def test_with_every_object_an_inducing_point_a_fit_is_that_of_dense_inference(da
     # Each fit integrates with points of its own: with many of them they can be compared.
     monkeypatch.setattr("choicegp.inference.dense.N_POINTS", 512)
     monkeypatch.setattr("choicegp.inference.sparse.course.N_POINTS", 512)
-    options = {"kernel": RBF(0.5, 4.0), "learn_hyperparameters": False, "n_restarts": 2, "object_effects": False}
+    options = {"kernel": RBF(0.5, 4.0), "learn_hyperparameters": False, "n_restarts": 2}
+    options |= {"shared_part": True, "object_effects": False}
     dense = ChoiceGP(2, inference="dense", max_iter=200, tol=1e-3, **options).fit(data)
     whole = {"n_inducing": 100, "batch_size": 100}
     sparse = ChoiceGP(2, inference="sparse", max_iter=600, tol=1e-3, **whole, **options).fit(data)
