@@ -57,7 +57,7 @@ def asked(monkeypatch):
         return {d: Model(d, self.data) for d in numbers}
 
     monkeypatch.setattr(Search, "unjudged", unjudged)
-    monkeypatch.setattr(folds, "ChoicePredictor", Scores)
+    monkeypatch.setattr(folds, "choice_predictor", Scores)
     return calls
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceGP
 from choicegp.fitting.record import PLUG_IN
-from choicegp.inference import intervals, mcmc
+from choicegp.inference import chain, intervals
 
 KEPT = Path(__file__).parent / "data"
 OLDEST = Path(__file__).parents[1] / "estimators" / "data"
@@ -31,8 +31,7 @@ def sampled(data) -> ChoiceGP:
     """Return a model with a shared part, object effects and draws at several settings of the hyperparameters."""
     with pytest.MonkeyPatch.context() as patch:
         # Few draws: what counts here is that they come back.
-        patch.setattr(intervals, "N_SAMPLED", 2 * mcmc.BLOCK)
-        patch.setattr(intervals, "N_WARM_UP", 2 * mcmc.BLOCK)
+        patch.setattr(intervals, "n_steps", lambda inference: (2 * chain.BLOCK, 2 * chain.BLOCK))
         return ChoiceGP(2, object_effects=True, **QUICK).fit(data)
 
 
@@ -48,7 +47,7 @@ def version_of(path: Path) -> int:
 
 def test_draws_at_several_settings_and_a_shared_part_come_back(sampled, data, tmp_path):
     before = sampled.posterior_.draws
-    assert before.dual.shape == (8, mcmc.BLOCK, 3, 16), "two settings of each of four chains, three parts"
+    assert before.dual.shape == (8, chain.BLOCK, 3, 16), "two settings of each of four chains, three parts"
     assert np.ptp(before.prior.kernels.log_variance, axis=0).min() > 0, "every setting has hyperparameters of its own"
     path = tmp_path / "model.cgp"
     sampled.save(path)

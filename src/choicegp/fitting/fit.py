@@ -45,7 +45,7 @@ def fit_posterior(
     fit to start from,
     ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from;
     ``checkpoint`` makes what keeps the state of a sparse fit, given a text that says to which fit it belongs;
-    ``clock`` is that of a search of which the fit is a part.
+    ``clock`` belongs to a search of which the fit is a part.
     """
     clock = clock or Clock(options.max_seconds)
     if not data.has_choices:

@@ -181,7 +181,7 @@ def _n_different(data: ChoiceData) -> int:
 
 
 def _n_empty(data: ChoiceData) -> int:
-    """Count the sets of which nothing was kept; refuse those of which one object had to be marked."""
+    """Count the sets of which nothing was kept; refuse them where one object had to be marked."""
     if data.flat_chosen is None or len(data) == 0:
         return 0
     empty = np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) == 0

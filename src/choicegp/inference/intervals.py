@@ -25,7 +25,7 @@ SAMPLED = "NUTS over utilities and hyperparameters"
 
 
 def n_steps(inference: MCMCInference) -> tuple[int, int]:
-    """Return the largest number of draws of each chain, and that of the steps before: what there is time for."""
+    """Return how many draws each chain makes at most, and how many steps before: what there is time for."""
     prior, n = inference.before.posterior.prior, inference.task.problem.n_objects + _OVERHEAD
     # The utilities' own moves take about the time of one of hyperparameters, and so do new coordinates.
     seconds = _SECONDS_OF_A_MOVE * prior.n_parts * n**_POWER * (inference.n_moves + 2)

@@ -1,6 +1,6 @@
 """The posterior of utilities and hyperparameters by Markov chain Monte Carlo: honest intervals for small problems.
 
-The steps are those of `choicegp.inference.chain`; here several chains run side by side, are judged, and become draws
+`choicegp.inference.chain` has the steps; here several chains run in parallel, are judged, and become draws
 with which predictions are made.  A move of hyperparameters factorises a few matrices of the order of the objects.
 Where that takes too long, they are drawn from their Gaussian approximation, and only the utilities are exact.
 

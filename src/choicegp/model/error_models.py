@@ -52,7 +52,7 @@ class ErrorModel(eqx.Module):
 
     def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
         """Return p(C | A, u) of every subset C of the visible objects, up to a factor; the threshold comes last."""
-        raise ValueError(f"errors of the kind {self.name} are those of answers of one object")
+        raise ValueError(f"errors of the kind {self.name} are for answers of one object")
 
     @abstractmethod
     def log_likelihood(

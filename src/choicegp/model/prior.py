@@ -51,7 +51,7 @@ class Objects(NamedTuple):
 
 
 def threshold_like(objects: Objects) -> Objects:
-    """Return the threshold, one row; its features, which say nothing, are those of the first of some objects."""
+    """Return the threshold, one row; its features, which say nothing, are copied from the first of some objects."""
     return Objects(objects.X[:1], np.full_like(objects.codes[:1], THRESHOLD))
 
 

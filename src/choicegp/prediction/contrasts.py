@@ -23,7 +23,7 @@ _NORMAL = 1.959964  # half the width of a 95% interval, in standard deviations
 def contrasts(posterior: Posterior, objects: Objects, shown: Objects | int) -> Utilities:
     """Return means, standard deviations and 95% intervals of u(x) - mean of u over the shown objects, each (n, d).
 
-    The shown objects are given, or are so many of the first ones of the posterior.
+    The shown objects are given, or their number: they are the first ones of the posterior.
     """
     if isinstance(shown, int):
         shown = Objects(posterior.objects.X[:shown], posterior.objects.codes[:shown])

@@ -1,4 +1,4 @@
-"""Predictions for data of several kinds: each set's answer is predicted as that of its own question."""
+"""Predictions for data of several kinds: each set's answer is predicted by its own question."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -26,7 +26,7 @@ def cross_validated(
     The models are those that the search finds without the fold, not single fits: a number left in a poor optimum
     in one fold would be compared unfairly.  For the same reason nothing starts from a model of all sets, which
     would know where to look.  Without any result where the time limit leaves out a fit: the scores of some folds are
-    not those of all.
+    not of all.
 
     Parameters
     ----------

@@ -172,7 +172,7 @@ def leave_one_out(
             raise ChoiceGPError("max_refits belongs to method='cavity': importance weights need no refits")
         _, scores = sampled_choices(fitted, None, number)
         if posterior.draws is not None:
-            notes = (*notes, f"the weights are those of {scores.shape[1]} draws, which are all that the model has")
+            notes = (*notes, f"the weights are of {scores.shape[1]} draws, which are all that the model has")
         return psis_loo(scores, np.ones(len(data)) if data.weights is None else np.asarray(data.weights), notes)
     if not posterior.has_sites:
         raise ChoiceGPError("a posterior of draws has no sites to take out: use method='psis'")

@@ -6,7 +6,7 @@ few samples carry all the weight, and the Pareto k of the weights says so.
 Where a posterior has draws of its own (of a shared part, or of intervals, with their hyperparameters), these are the
 samples, each once.  That weights and averages share their samples is how importance sampling works, and no fault: the
 average of p under weights 1 / p is the harmonic mean of p.  Draws of chains depend on each other, so that k and the
-errors are those of fewer independent samples.
+errors are as large as with fewer independent samples.
 """
 
 import numpy as np
