@@ -61,7 +61,7 @@ def test_leaving_one_out_by_weights_counts_each_draw_once(mixed, monkeypatch):
     assert seen[0].shape[1] == len(np.unique(seen[0], axis=1).T) == 32 * 16
     monkeypatch.undo()
     result = leave_one_out(mixed.fitted_, "psis")
-    assert "the weights are those of 512 draws, which are all that the model has" in result.notes
+    assert "the weights are of 512 draws, which are all that the model has" in result.notes
     assert mixed.to_datatree().posterior.sizes["draw"] == 512
     assert np.isfinite(result.pointwise).all()
 

@@ -183,8 +183,21 @@ def test_what_cannot_be_right_is_refused(data):
     for other in (PairGP(), ParetoEmbedding()):
         with pytest.raises(ChoiceGPError, match="has no threshold"):
             other.fit(data)
-        with pytest.raises(ChoiceGPError, match="sets of the kind 'keep' only"):
-            other.fit(best)
+    with pytest.raises(ChoiceGPError, match="sets of the kind 'keep' only"):
+        ParetoEmbedding().fit(best)
+
+
+def test_recommendations_know_the_threshold():
+    """Of objects that were all refused, none is recommended with confidence."""
+    price = np.arange(6.0)[:, None]
+    asked = [[k] for k in range(6) for _ in range(3)]
+    answers = [[k] if k == 5 else [] for k in range(6) for _ in range(3)]
+    data = ChoiceData.from_sets(price, asked, answers, empty="none")
+    model = ChoiceGP(1, intervals="none", object_effects=False, n_restarts=1, progress=False).fit(data)
+    table = model.recommend(price, 6)["probability"]
+    assert table.loc[5] > 0.8
+    assert table.drop(5).max() < 0.1
+    assert model.recommend(price[:3], 3)["probability"].max() < 0.2
 
 
 def test_the_threshold_is_decided_once_for_parts_of_the_data(data):

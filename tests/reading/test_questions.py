@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceDataError, ChoiceGPError, ReadingNote
 
 
@@ -146,9 +147,40 @@ def test_ticks_under_a_limit_are_used_as_far_as_it_does_not_touch_them():
 
 def test_questions_without_answers():
     for kind in ("ranking", "rating", "best-worst"):
-        data = ChoiceData.from_long(long(), kind=kind, chosen=None)
-        assert len(data) == 2
-        assert not data.has_choices
+        with pytest.raises(ChoiceGPError, match=f"kind='{kind}' is for answers, of which there are none here"):
+            ChoiceData.from_long(long(), kind=kind, chosen=None)
+
+
+def test_a_column_of_kinds_is_read_beside_named_features_and_not_guessed_in_folders(tmp_path):
+    frame = pd.DataFrame({
+        "choice_id": [1, 1, 2, 2], "alt_id": list("abab"), "choice": [1, 0, 0, 1], "price": [1.0, 2.0, 1.0, 2.0],
+        "kind": ["worst", "worst", "keep", "keep"],
+    })  # fmt: skip
+    with pytest.warns(ReadingNote, match="column 'kind' says what was asked"):
+        data = ChoiceData.from_long(frame, features=["price"])
+    assert data.kinds.tolist() == ["worst", "keep"]
+    frame.to_parquet(tmp_path / "one.parquet")
+    with pytest.raises(ChoiceGPError, match="pass kind='kind', or name the features"):
+        ChoiceFolder(tmp_path)
+    frame = frame.assign(kind="keep", choice=[1, 0, 0, 0])
+    frame.to_parquet(tmp_path / "one.parquet")
+    assert ChoiceFolder(tmp_path, kind="kind", empty="none").n_empty == 1
+
+
+def test_ratings_follow_the_names_of_their_columns():
+    ratings = pd.DataFrame([[1, 2, 3]], columns=["c", "b", "a"])
+    with pytest.warns(ReadingNote, match="ratings became 3 pairs"):
+        data = ChoiceData.from_ratings([[1.0], [2.0], [3.0]], ratings, object_ids=["a", "b", "c"])
+    assert {data.object_ids[rows[0]] for rows in data.chosen} == {"a", "b"}
+    with pytest.raises(ChoiceGPError, match="the columns of ratings name objects, but X has no ids"):
+        ChoiceData.from_ratings([[1.0], [2.0], [3.0]], ratings)
+
+
+@pytest.mark.parametrize("cells", [["(5)", "6"], ["5k", "900"], ["5%", "0.1"]])
+def test_numbers_of_unclear_size_are_refused(cells):
+    frame = pd.DataFrame({"choice_id": [1, 1], "alt_id": ["a", "b"], "choice": [1, 0], "price": cells})
+    with pytest.raises(ChoiceGPError, match=r"column 'price'|\(5\)"):
+        ChoiceData.from_long(frame, numbers=["price"])
 
 
 def test_rankings_in_a_wide_table():

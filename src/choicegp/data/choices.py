@@ -17,7 +17,7 @@ from choicegp.data.other_readers import OtherReaders
 from choicegp.data.packing import split_sets
 from choicegp.data.split import set_positions, split_positions
 from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.columns import Roles, long_columns, question_of, with_own_kinds
+from choicegp.reading.columns import Roles, long_columns, question_of
 from choicegp.reading.defects import Draft, Empty, Missing, OnError, Rules, select_sets, settle
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
 from choicegp.reading.long import read_long
@@ -192,9 +192,7 @@ class ChoiceData(OtherReaders):
         question, column = question_of(kind)
         rules = Rules(on_error, empty, missing, question, at_most)
         roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
-        columns = long_columns(frame, roles, features, NumberForm(numbers, decimal))
-        if kind is None and features is None:
-            columns = with_own_kinds(columns)
+        columns = long_columns(frame, roles, features, NumberForm(numbers, decimal), own_kinds=kind is None)
         return cls(**settle(*read_long(columns, encoding, rules), rules))
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
 from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
-from choicegp.reading.columns import LongColumns, Roles, long_columns, question_of
+from choicegp.reading.columns import LongColumns, Roles, has_own_kinds, long_columns, question_of
 from choicegp.reading.defects import Empty, Missing, Rules, factorized, offsets_of, settled
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 from choicegp.reading.long import read_long
@@ -54,6 +54,8 @@ class ChoiceFolder:
         Mean and standard deviation of the features of the shown objects; an object counts once in every file.
     sample : ChoiceData
         At most 2000 sets, drawn at random.
+    n_empty : int
+        Number of sets from which nothing was chosen.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class ChoiceFolder:
     encoding: FeatureEncoding
     sizes: NDArray[np.int32]
     starts: NDArray[np.int64]
+    n_empty: int
     moments: FeatureScaling
     sample: ChoiceData
     _roles: Roles
@@ -114,6 +117,7 @@ class ChoiceFolder:
         starts.setflags(write=False)
         # The class is frozen, which forbids to set attributes one by one.
         self.__dict__.update(path=Path(path), files=files, sizes=sizes, starts=starts, moments=scan.moments())
+        self.__dict__.update(n_empty=scan.n_empty)
         self.__dict__.update(encoding=scan.encoding(), _roles=roles, _features=tuple(scan.features or ()), _rules=rules)
         self._check_distinct(np.concatenate(scan.hashes))
         sampled = long_columns(scan.sampled.table, roles._replace(set_id=_joined_name(roles)), self._features)
@@ -240,11 +244,17 @@ class _Scan:
         self.sizes: list[NDArray[np.int32]] = []
         self.hashes: list[NDArray[np.uint64]] = []
         self.sampled = _Sample(N_SAMPLED)
+        self.n_empty = 0  # sets from which nothing was chosen
         self._columns: dict[str, _Column] = {}
 
     def add(self, file: Path) -> None:
         """Read one file; the features of the first one are taken from all."""
         columns = long_columns(file, self.roles, self.features)
+        if has_own_kinds(columns.features, self.roles, None):
+            raise ChoiceGPError(
+                f"{file}: the column 'kind' seems to say what was asked of each set: pass kind='kind', or name the "
+                "features"
+            )
         self.features = columns.features.columns.tolist()
         try:
             data, remarks = _read(columns, self._given, self.rules)
@@ -254,6 +264,8 @@ class _Scan:
             # A message about a column does not name the file by itself.
             raise error if str(file) in str(error) else ChoiceGPError(f"{file}: {error}") from error
         self.sizes.append(np.diff(data.offsets).astype(np.int32))
+        if data.flat_chosen is not None:
+            self.n_empty += int(np.sum(np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) == 0))
         self.hashes.append(pd.util.hash_array(data.set_ids))
         self.remarks.update({(type(remark), str(remark).removesuffix("; see data.skipped")) for remark in remarks})
         self.sampled.add(columns, self.roles)

@@ -272,9 +272,9 @@ def check_training_data(data: Any, function: str) -> None:
         raise ChoiceGPError(f"{function} needs data with choices: these have none")
 
 
-def check_something_kept(data: ChoiceData, model: str) -> None:
-    """Refuse empty answers and questions for one object, which a model of kept objects alone does not know."""
-    if data.kinds is not None and np.any(data.kinds != "keep"):
+def check_something_kept(data: ChoiceData, model: str, *, of_pairs: bool = False) -> None:
+    """Refuse empty answers, and questions for one object, which only models ``of_pairs`` and `ChoiceGP` know."""
+    if not of_pairs and data.kinds is not None and np.any(data.kinds != "keep"):
         raise ChoiceGPError(
             f"{model} learns from sets of the kind 'keep' only: leave the others out with data.take, or use ChoiceGP"
         )

@@ -65,7 +65,7 @@ class PairwiseGP(Estimator):
         """
         options = PairOptions.validated(self.get_params(deep=False))
         if isinstance(data, ChoiceData):
-            check_something_kept(data, type(self).__name__)
+            check_something_kept(data, type(self).__name__, of_pairs=True)
         with computing(self.device):
             return self._keep(fit_pairs(data, options, self._kind, outputs, type(self).__name__))
 

@@ -172,7 +172,8 @@ class UtilityGP(Estimator):
         self._check_fitted()
         means = self._utilities(X)
         with computing(self.device):
-            rows, probability = recommended(self.posterior_, self.fitted_.objects(X), means, n, random_state)
+            objects, errors = self.fitted_.objects(X), self.fitted_.errors
+            rows, probability = recommended(self.posterior_, objects, means, n, random_state, errors)
         self._warn_outside(X)
         ids = pd.Index([object_ids(X)[row] for row in rows], name="object")
         table = pd.DataFrame({"probability": probability}, index=ids)

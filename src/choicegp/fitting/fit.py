@@ -52,6 +52,8 @@ def fit_posterior(
         raise ChoiceGPError("fit needs data with choices: these have none")
     if warm is not None:
         options = options.as_in(warm.has_effects)
+        if options.threshold is None and warm.errors.has_threshold:
+            options = options._replace(threshold=True)
     options = options.decided(data)
     if warm is not None:
         _check_warm(options, warm)
@@ -138,7 +140,10 @@ def _check_warm(options: FitOptions, warm: Fitted) -> None:
     if warm.has_effects != options.object_effects:
         raise ChoiceGPError("init and this model must agree about object_effects")
     if warm.errors != options.errors:
-        raise ChoiceGPError("init and this model must agree about rule and threshold")
+        raise ChoiceGPError(
+            "init and this model must agree about rule and threshold; where only the new sets have empty answers, "
+            "fit without init"
+        )
 
 
 def _fit_at_objects(
@@ -179,8 +184,10 @@ def _fit_at_objects(
                 return _with_intervals(task, before)
             notes = (_no_intervals(clock),) if options.intervals else ()
             return before._replace(notes=(*before.notes, *notes)), PLUG_IN
-        found = infer(method.inference(task, before), task.watch)
-        return found, PLUG_IN if before is None else f"draws: {found.message}"
+        inference = method.inference(task, before)
+        found = infer(inference, task.watch)
+        mixed = ", mixed over settings of the hyperparameters" if getattr(inference, "redraws", False) else ""
+        return found, PLUG_IN if before is None else f"draws{mixed}: {found.message}"
 
 
 def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:

@@ -176,7 +176,9 @@ class MCMC(Method):
     ----------
     n_draws : int
         Draws of each of four chains, in whole blocks of 16; fewer where ``max_seconds`` ends the fit.  All of them are
-        judged, and predictions use 512 of them, from 32 settings of the hyperparameters.
+        judged.  Predictions use 32 of them, evenly spaced, and from each 16 further draws of the utilities, its
+        hyperparameters held.  Beyond about 340 objects with two utilities, hyperparameters are drawn from a Gaussian
+        approximation, and a learned lapse rate is always held at its best value.
     n_warm_up : int
         Draws of each chain before those, by which step size and scales are adapted.
     target_acceptance : float

@@ -124,7 +124,7 @@ class FitOptions(NamedTuple):
     def _errors_for(self, data: ChoiceData | ChoiceFolder) -> ErrorModel:
         """Return how people err, with a threshold where the data or the options ask for one."""
         sets = data.sample if isinstance(data, ChoiceFolder) else data
-        n_empty = _n_empty(sets)
+        n_empty = data.n_empty if isinstance(data, ChoiceFolder) else _n_empty(data)
         if n_empty and self.threshold is False:
             raise ChoiceGPError(
                 f"nothing was kept of {counted(n_empty, 'set')}: such answers need a threshold. Use ChoiceGP with "

@@ -180,7 +180,8 @@ class _Moves(NamedTuple):
             proposed, there = q + growth @ model.shifts, jnp.exp(growth)[:, None] * parts
             then = self.likelihood(there, whitening) + self.of_prior(proposed)
             # Beyond the bounds of hyperparameters, variances do not follow.
-            then = jnp.where(approximation.is_within(proposed), then, -jnp.inf)
+            inside = approximation.is_within(proposed) & approximation.is_within(q)
+            then = jnp.where(inside, then, -jnp.inf)
             return _decided(coin, then - now, (proposed, there, then), (q, parts, now))[1]
 
         carry = (q, parts, self.likelihood(parts, whitening) + self.of_prior(q))

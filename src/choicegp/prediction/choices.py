@@ -334,8 +334,10 @@ class ChoicePredictor(NamedTuple):
         for group, objects in self._chunks():
             a, m = group.rows.shape
             chosen = self.data.flat_chosen[group.places]
-            # With one utility the likelihood is divided by its sum over single objects already.
-            is_divided = a > MAX_ENUMERATED and is_plain and self.posterior.n_utilities == 1
+            # With one utility the likelihood is divided by its sum over single objects already, and with one winner of
+            # each utility it sums to one.
+            sums_to_one = isinstance(self.errors, BestInOne) or (is_plain and self.posterior.n_utilities == 1)
+            is_divided = a > MAX_ENUMERATED and sums_to_one
             if len(objects.codes) == 1:
                 logs = np.zeros(m)  # a set of one object, which is certain to be kept
             elif not normalized or is_divided:

@@ -13,8 +13,9 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Utilities
 from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import FIRST_JITTER, Draws, Posterior, factorise
+from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
 from choicegp.model.likelihood import pair_logs
-from choicegp.model.prior import Objects
+from choicegp.model.prior import Objects, threshold_like
 from choicegp.prediction.set_utilities import set_utilities
 
 MOST_JOINT = 5000  # objects sampled jointly
@@ -127,9 +128,12 @@ def _dominance_of_draws(posterior: Posterior, both: Objects, normals: Array) -> 
 
 
 def recommended(
-    posterior: Posterior, objects: Objects, utilities: Utilities, n: int, random_state: int | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows most probably undominated among all objects, and the probabilities.
+    posterior: Posterior, objects: Objects, utilities: Utilities, n: int, random_state: int | None,
+    errors: ErrorModel = DISCERNIBILITY,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the rows most probably kept among all objects, by the rule of ``errors``, and the probabilities.
+
+    Where there is a threshold, it is one more rival.
 
     An object that something beats by far in every utility is left out first; of the rest, the front of the means and
     those that it beats least probably, at most 1500 in all, are sampled jointly.  The order of rows matters only
@@ -150,10 +154,19 @@ def recommended(
     _, first, copy = np.unique(key[rows], axis=0, return_index=True, return_inverse=True)
     copy = copy.ravel()
     distinct = Objects(objects.X[rows[first]], objects.codes[rows[first]])
+    if errors.has_threshold:
+        rival = threshold_like(distinct)
+        distinct = Objects(np.concatenate([distinct.X, rival.X]), np.concatenate([distinct.codes, rival.codes]))
     sampled = joint_samples(posterior, distinct, _N_SAMPLES, random_state)
-    probability = _undominated(sampled).mean(axis=0)[copy]
+    marks = _best_in_one(sampled) if isinstance(errors, BestInOne) else _undominated(sampled)
+    probability = marks.mean(axis=0)[copy]
     order = np.lexsort((rows, copy, -probability))[:n]
     return rows[order], probability[order]
+
+
+def _best_in_one(u: np.ndarray) -> np.ndarray:
+    """Mark the objects (S, n) of samples (S, n, d) that are the best in some utility."""
+    return np.any(u == u.max(axis=1, keepdims=True), axis=2)
 
 
 def _undominated(u: np.ndarray) -> np.ndarray:

@@ -87,9 +87,14 @@ def question_of(kind: str | None) -> tuple[Question, str | None]:
 
 
 def long_columns(
-    frame: Any, roles: Roles, features: Sequence[str] | None, numbers: NumberForm = _NO_NUMBERS
-) -> LongColumns:
-    """Find the columns of a long table; some may hold numbers with a currency or a unit."""
+    frame: Any, roles: Roles, features: Sequence[str] | None, numbers: NumberForm = _NO_NUMBERS, *,
+    own_kinds: bool = False,
+) -> LongColumns:  # fmt: skip
+    """Find the columns of a long table; some may hold numbers with a currency or a unit.
+
+    With ``own_kinds`` a column ``kind`` that holds nothing but kinds of sets, as ``to_long`` writes it, is taken for
+    what it is, unless it is named among the features.
+    """
     check_roles(roles)
     if roles.set_id is None:
         raise ChoiceGPError("set_id must name the column that says to which set each row belongs")
@@ -98,6 +103,9 @@ def long_columns(
         [name for role, name in roles.columns() if role in ("set_id", "object_id", "respondent")],
         numbers.decimal,
     )
+    if own_kinds and has_own_kinds(table, roles, features):
+        roles = roles._replace(kind="kind")
+        remarks = (*remarks, ReadingNote("column 'kind' says what was asked of each set"))
     has = f"the columns are {listed(table.columns)}"
     taken = [name for _, name in roles.columns()]
     absent = [(role, name) for role, name in roles.columns() if name not in table.columns]
@@ -271,11 +279,10 @@ def _without_totals(table: Opened, ids: Sequence[str]) -> Opened:
     return table._replace(frame=rest, rows=table.rows[:-1], totals=defect)
 
 
-def with_own_kinds(columns: LongColumns) -> LongColumns:
-    """Take a column ``kind`` that holds nothing but kinds of sets, as ``to_long`` writes it, for what it is."""
-    column = columns.features.get("kind")
-    if column is None or len(columns.features.columns) == 1 or not column.isin(get_args(Kind)).all():
-        return columns
-    note = ReadingNote("column 'kind' says what was asked of each set")
-    rest = columns.features.drop(columns="kind")
-    return columns._replace(kind=column, features=rest, remarks=(*columns.remarks, note))
+def has_own_kinds(table: pd.DataFrame, roles: Roles, features: Sequence[str] | None) -> bool:
+    """Say whether a column ``kind``, which has no other role, holds nothing but kinds of sets."""
+    taken = [name for _, name in roles.columns()]
+    free = [name for name in table.columns if name not in taken]
+    if roles.kind is not None or "kind" not in free or (features is not None and "kind" in features):
+        return False
+    return (features is not None or len(free) > 1) and bool(table["kind"].isin(get_args(Kind)).all())

@@ -61,6 +61,11 @@ def read_long(
     marks = chosen = None
     if columns.chosen is not None and rules.question in MARKED:
         marks = read_marks(columns.chosen, rules.question, shown, report)
+    elif rules.question in MARKED:
+        raise ChoiceGPError(
+            f"kind={rules.question!r} is for answers, of which there are none here: use kind='best', kind='worst' or "
+            "kind='keep' for sets whose choice is to be predicted"
+        )
     elif columns.chosen is not None:
         chosen = _chosen(columns.chosen, of_set >= 0, shown, report, findings)
     entries = np.flatnonzero(shown)

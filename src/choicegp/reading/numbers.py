@@ -59,6 +59,11 @@ def read_numbers(column: pd.Series, decimal: str | None) -> pd.Series:
     if not numbers:
         raise ChoiceGPError(f"column {column.name!r} holds no numbers, such as {distinct[0]!r}")
     units = {unit for _, unit in parts.values() if unit}
+    scaled = units & _SCALES
+    if scaled and any(number and not unit for number, unit in parts.values()):
+        raise ChoiceGPError(
+            f"column {column.name!r} holds numbers with {listed(sorted(scaled))} and without: write them in one form"
+        )
     if len(units) > 1:
         raise ChoiceGPError(
             f"column {column.name!r} holds numbers of several units ({listed(sorted(units))}): write them in one unit"
@@ -70,12 +75,17 @@ def read_numbers(column: pd.Series, decimal: str | None) -> pd.Series:
     return pd.Series(made_column.to_numpy(), index=column.index, name=column.name)
 
 
+_SCALES = frozenset({"k", "m", "mio", "bn", "%"})
+
+
 def _parts(text: str) -> tuple[str, str]:
     """Return the number and the unit of a cell; no number where it holds none, or several."""
     found = _WITH_UNIT.fullmatch(text.translate(_SPACES).strip())
     if found is None:
         return "", ""
     unit = (found[2] + found[4]).strip(" .").casefold()
+    if set(unit) & set("()<>~≈"):
+        return "", ""  # an accountant's minus, or no exact number
     return found[1] + found[3], _SAME.get(unit, unit)
 
 

@@ -160,8 +160,15 @@ def read_ratings(
     if isinstance(ratings, pd.DataFrame):
         people = id_array(ratings.index, len(ratings), "the index of ratings", "persons")
         unique_index(people, "every person needs one row of ratings")
-        if isinstance(X, pd.DataFrame) and "object_ids" not in options:
-            index = unique_index(X.index.to_numpy(), "every object needs an id of its own")
+        given = options.get("object_ids")
+        if given is None and isinstance(X, pd.DataFrame):
+            given = X.index.to_numpy()
+        if given is None and list(ratings.columns) != list(range(ratings.shape[1])):
+            raise ChoiceGPError(
+                "the columns of ratings name objects, but X has no ids: pass object_ids=, or ratings without names"
+            )
+        if given is not None:
+            index = unique_index(np.asarray(given), "every object needs an id of its own")
             unknown = [name for name in ratings.columns if name not in index]
             if unknown:
                 raise ChoiceGPError(f"there are ratings of {listed(unknown)}, but no such object in X")
