@@ -31,7 +31,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from choicegp.model.best_object import log_number_of_objects
-from choicegp.model.derivatives import Compared, ExpectedDerivatives, compare, log_products
+from choicegp.model.derivatives import Compared, ExpectedDerivatives, compare, log_products, of_single_objects
 from choicegp.model.likelihood import FLOOR, Pairs, log_number_of_subsets, object_pairs, with_random_answers
 from choicegp.model.log_sums import shares
 from choicegp.model.score_sums import Slopes, averaged_ratio
@@ -143,10 +143,9 @@ def expected_best_in_one_derivatives(
     threshold: bool = False,
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples."""
-    d, a, m, _ = u.shape
+    d, a, _, _ = u.shape
     if a == 1:
-        none = jnp.zeros((d, 1, 1, m), u.dtype)
-        return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
+        return of_single_objects(u)
     pairs, present, chosen = object_pairs(a), present[..., None], chosen[..., None]
     compared = compare(u, present, pairs)
     q = winners(compared, present, pairs)
@@ -222,10 +221,9 @@ def expected_best_of_one_derivatives(
     lapse: Scalar | None = None,
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of the log probability of the best object over samples."""
-    d, a, m, _ = u.shape
+    d, a, _, _ = u.shape
     if a == 1:
-        none = jnp.zeros((d, 1, 1, m), u.dtype)
-        return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
+        return of_single_objects(u)
     pairs, present, best = object_pairs(a), present[..., None], best[..., None]
     compared = compare(u, present, pairs)
     q = winners(compared, present, pairs)

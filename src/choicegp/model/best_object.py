@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from choicegp.model.derivatives import Compared, ExpectedDerivatives, compare, log_products
+from choicegp.model.derivatives import Compared, ExpectedDerivatives, compare, log_products, of_single_objects
 from choicegp.model.likelihood import FLOOR, Pairs, object_pairs, of_all_pairs, with_random_answers
 from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.score_sums import Slopes, averaged_ratio
@@ -75,10 +75,9 @@ def expected_best_object_derivatives(
     lapse: Scalar | None = None,
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(o | A, u) over samples."""
-    d, a, m, _ = u.shape
+    a = u.shape[1]
     if a == 1:
-        none = jnp.zeros((d, 1, 1, m), u.dtype)
-        return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
+        return of_single_objects(u)
     pairs = object_pairs(a)
     compared = compare(u, present[..., None], pairs)
     value, scores = _log_best(compared, present[..., None], best[..., None], pairs)

@@ -61,6 +61,13 @@ class ExpectedDerivatives(NamedTuple):
     lapsed: Float[Array, " m"]
 
 
+def of_single_objects(u: Float[AnyArray, "d 1 m S"]) -> ExpectedDerivatives:
+    """Return the derivatives of answers to sets of one object, which are certain: zeros."""
+    d, _, m, _ = u.shape
+    none = jnp.zeros((d, 1, 1, m), u.dtype)
+    return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
+
+
 def expected_derivatives(
     u: Float[AnyArray, "d a m S"],
     present: Bool[AnyArray, "a m"],
@@ -86,10 +93,9 @@ def expected_derivatives(
     -------
     ExpectedDerivatives
     """
-    d, a, m, _ = u.shape
+    a = u.shape[1]
     if a == 1:
-        none = jnp.zeros((d, 1, 1, m), u.dtype)
-        return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
+        return of_single_objects(u)
     pairs = object_pairs(a)
     compared = compare(u, present[..., None], pairs)
     answer = answer_terms(compared, present, chosen, pairs, floor)

@@ -29,6 +29,7 @@ from choicegp.model.derivatives import (
     compare_once,
     log_answer,
     mean_square,
+    of_single_objects,
 )
 from choicegp.model.likelihood import (
     FLOOR,
@@ -113,10 +114,9 @@ def expected_derivatives_with_threshold(
     lapse: Scalar | None = None,
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples."""
-    d, a, m, _ = u.shape
+    a = u.shape[1]
     if a == 1:
-        none = jnp.zeros((d, 1, 1, m), u.dtype)
-        return ExpectedDerivatives(none[0, 0, 0], none[:, 0], none, none[0, 0, 0])
+        return of_single_objects(u)
     pairs = object_pairs(a)
     compared = compare_once(u, present[..., None], pairs)
     without, with_it, possible = _both_answers(present, chosen)
