@@ -60,7 +60,6 @@ class ErrorModel(eqx.Module):
     ) -> Float[Array, "*batch"]:
         """Return log p(C | A, u), (...), at utilities (d, a, ...); can be differentiated."""
 
-    @abstractmethod
     def sampled(
         self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
     ) -> Float[Array, "m S"]:
@@ -68,6 +67,7 @@ class ErrorModel(eqx.Module):
 
         The threshold, if there is one, comes next.
         """
+        return self.log_likelihood(u, present, chosen, lapse)
 
     @abstractmethod
     def expected_derivatives(
@@ -230,12 +230,6 @@ class BestInOne(ErrorModel):
         """Return log p(C | A, u); the chosen objects come first."""
         return best_in_one.log_best_in_one(u, *_trailing(u, present, chosen), lapse, threshold=self.threshold)
 
-    def sampled(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> Float[Array, "m S"]:
-        """Return log p(C | A, u) for many samples."""
-        return self.log_likelihood(u, present, chosen, lapse)
-
     def expected_derivatives(
         self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
     ) -> ExpectedDerivatives:
@@ -256,12 +250,6 @@ class BestObject(ErrorModel):
         """Return log p(o | A, u) of the chosen object o."""
         return best_object.log_best_object(u, *_trailing(u, present, chosen), lapse)
 
-    def sampled(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> Float[Array, "m S"]:
-        """Return log p(o | A, u) for many samples."""
-        return self.log_likelihood(u, present, chosen, lapse)
-
     def expected_derivatives(
         self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
     ) -> ExpectedDerivatives:
@@ -281,12 +269,6 @@ class BestOfOne(ErrorModel):
     ) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         return best_in_one.log_best_of_one(u, *_trailing(u, present, chosen), lapse)
-
-    def sampled(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> Float[Array, "m S"]:
-        """Return log p(o | A, u) for many samples."""
-        return self.log_likelihood(u, present, chosen, lapse)
 
     def expected_derivatives(
         self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
