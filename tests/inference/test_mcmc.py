@@ -18,7 +18,6 @@ from choicegp.inference.mcmc import (
     MCMCInference,
     _aligned,
     duals_at,
-    judged,
     posterior_of_settings,
 )
 from choicegp.kernels import RBF
@@ -362,35 +361,6 @@ def test_duals_are_those_of_the_drawn_utilities(problem):
     np.testing.assert_allclose(kept.log_hyper, ravel_pytree(model.approximation.prior_at(hyper))[0], rtol=1e-12)
     parts = np.einsum("pij,spj->spi", prior.covariance(fit.posterior.objects, fit.posterior.objects), kept.dual)
     np.testing.assert_allclose(parts[:, :1] + parts[:, 1:], kept.utilities, atol=1e-5)
-
-
-# Judgement
-
-
-def test_bad_mixing_is_told():
-    apart = np.random.default_rng(0).normal(size=(4, 100, 1, 3)) + 2.0 * np.arange(4)[:, None, None, None] * [0, 1, 2]
-    status, message = judged(apart, 3, complete=True)
-    assert status == "stopped"
-    assert "3 divergent" in message
-    assert "have not mixed: make more draws, by MCMC(n_draws=...) or max_iter with inference='mcmc'" in message
-
-
-def test_good_mixing_is_told_and_levels_do_not_count():
-    good = np.random.default_rng(0).normal(size=(4, 400, 2, 3))
-    status, message = judged(good, 0, complete=True)
-    assert status == "converged"
-    assert message.startswith("1600 draws, R-hat at most 1.0")
-    assert "divergent" not in message
-    # Choices do not say where zero is.
-    level = 50.0 * np.arange(4)[:, None, None, None]
-    assert judged(good + level, 0, complete=True) == judged(good, 0, complete=True)
-    assert judged(good, 0, complete=False) == ("stopped", message + "; the time limit ended it early")
-
-
-def test_too_few_draws_are_not_judged():
-    status, message = judged(np.zeros((4, 3, 1, 2)), 0, complete=True)
-    assert status == "stopped"
-    assert message.startswith("12 draws are too few to see whether the chains mix: make more draws")
 
 
 def test_divergent_steps_are_counted(dense, three):
