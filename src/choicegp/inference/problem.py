@@ -118,7 +118,7 @@ def _batch(
     places, present = padded_places(data.offsets, sets, a - errors.has_threshold, data.flat_chosen)
     rows, chosen = local[data.flat_shown[places]].astype(np.int32), data.flat_chosen[places] & present
     if errors.has_threshold:
-        rows, present, chosen = _with_threshold(rows, present, chosen, threshold)
+        rows, present, chosen = with_threshold(rows, present, chosen, threshold)
     weight = np.ones(len(sets)) if data.weights is None else data.weights[sets]
     padding = (0, padded_size(len(sets), 3) - len(sets))
     parts: list[np.ndarray] = [np.pad(part.T, ((0, 0), padding)) for part in (rows, present, chosen)]
@@ -126,7 +126,7 @@ def _batch(
     return SetBatch(parts[0], parts[1], parts[2], np.pad(weight, padding), numbers, errors)
 
 
-def _with_threshold(
+def with_threshold(
     rows: np.ndarray, present: np.ndarray, chosen: np.ndarray, threshold: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Put the threshold after the chosen objects of each set, (m, a)."""

@@ -1,0 +1,158 @@
+"""The algebra of one person, given the population, a few people at a time.
+
+The population's parts at the study's points are f = L v with v ~ N(0, I).  Person r has utilities u = A v + e at her
+own n objects, e ~ N(0, C): A leads from the points to her objects, and C is what is her own, together with what the
+points do not say about her objects.  Sites of precision Λ and linear part η act on u.  With Λ = W W^T,
+
+    S = (Λ^-1 + C)^-1 = W (I + W^T C W)^-1 W^T
+
+is what her answers say about A v, with her own part integrated out: the population has precision I + sum_r A^T S A
+and linear part sum_r A^T (η - S C η).  Neither Λ nor C is inverted, so that answers which say nothing, and objects
+which are the same, need no care.  The cost is linear in the number of people.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.linalg import solve_triangular
+
+from choicegp.inference.sites import Sites
+from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.respondents import StudyPrior
+
+JITTER = 1e-6  # of the population's variance, at its points
+_SITE_JITTER = 1e-10  # of a site's own size
+
+
+class Blocks(NamedTuple):
+    """Prior of R people at n objects each: d utilities, p parts, M points."""
+
+    lead: Array  # (R, p, M, n) A^T of each part
+    own: Array  # (R, d, n, d, n) C
+
+
+class Information(NamedTuple):
+    """What the answers of R people say; d n is the order of a person's utilities together."""
+
+    half: Array  # (R, dn, dn) Y, with S = Y^T Y
+    through: Array  # (R, dn, p M) Y A
+    log_det: Array  # (R,) log |I + W^T C W|
+    fitted: Array  # (R,) η^T V η, V = C - C S C
+    pulled: Array  # (R, d, n) η - S C η
+
+
+def population_roots(prior: UtilityPrior, points: Objects) -> Array:
+    """Cholesky factors (p, M, M) of the population's covariance at its points."""
+    covariance = prior.covariance(points, points)
+    n = covariance.shape[-1]
+    size = jnp.trace(covariance, axis1=1, axis2=2) / n + 1e-30
+    return jnp.linalg.cholesky(covariance + (JITTER * size)[:, None, None] * jnp.eye(n))
+
+
+def prior_blocks(prior: StudyPrior, roots: Array, points: Objects, objects: Objects) -> Blocks:
+    """Make the prior of people at their own objects, (R, n, c) and (R, n)."""
+    people, n, c = objects.X.shape
+    flat = Objects(objects.X.reshape(-1, c), objects.codes.reshape(-1))
+    cross = prior.population.covariance(points, flat)
+    lead = jax.vmap(lambda root, part: solve_triangular(root, part, lower=True))(roots, cross)
+    lead = jnp.moveaxis(lead.reshape(*lead.shape[:2], people, n), 2, 0)
+    # What the points leave unknown of the population is as good as a person's own.
+    whole = jax.vmap(lambda one: prior.population.covariance(one, one) + prior.own_covariance(one, one))(objects)
+    parts = whole - jnp.swapaxes(lead, 2, 3) @ lead
+    parts = 0.5 * (parts + jnp.swapaxes(parts, 2, 3))
+    return Blocks(lead, _together(prior, parts))
+
+
+def _together(prior: StudyPrior, parts: Array) -> Array:
+    """Turn covariances of independent parts (..., p, n1, n2) into those of the utilities, (..., d, n1, d, n2)."""
+    d, shared = prior.n_utilities, prior.population.shared
+    own = jnp.einsum("ij,...iab->...iajb", jnp.eye(d, dtype=parts.dtype), parts[..., int(shared) :, :, :])
+    return own + parts[..., 0, :, None, :][..., None, :, :, :] if shared else own
+
+
+def own_between(prior: StudyPrior, lead: Array, other_lead: Array, objects: Objects, others: Objects) -> Array:
+    """Return C between some objects and others, of one person: (d, n1, d, n2); leads are (p, M, n)."""
+    whole = prior.population.covariance(objects, others) + prior.own_covariance(objects, others)
+    return _together(prior, whole - jnp.swapaxes(lead, 1, 2) @ other_lead)
+
+
+def spread(prior: StudyPrior, per_utility: Array) -> Array:
+    """Turn numbers (..., d, M) for each utility into those for each part (..., p, M): the transpose of a sum."""
+    if not prior.population.shared:
+        return per_utility
+    return jnp.concatenate([jnp.sum(per_utility, axis=-2, keepdims=True), per_utility], axis=-2)
+
+
+def leads_of_utilities(prior: StudyPrior, lead: Array) -> Array:
+    """Return A (..., d, n, p, M) from the leads (..., p, M, n) of the parts."""
+    d, shared = prior.n_utilities, int(prior.population.shared)
+    transposed = jnp.swapaxes(lead, -1, -2)  # (..., p, n, M)
+    own = jnp.einsum("ij,...jnm->...injm", jnp.eye(d, dtype=lead.dtype), transposed[..., shared:, :, :])
+    if not shared:
+        return own
+    first = jnp.broadcast_to(transposed[..., :1, :, None, :], (*own.shape[:-2], 1, own.shape[-1]))
+    return jnp.concatenate([first, own], axis=-2)
+
+
+def inform(prior: StudyPrior, blocks: Blocks, sites: Sites) -> Information:
+    """Combine people's priors with their sites, of precision (R, d, n, n) and linear part (R, d, n)."""
+    people, d, n, _ = sites.precision.shape
+    size = jnp.trace(sites.precision, axis1=2, axis2=3)[..., None, None]
+    root = jnp.linalg.cholesky(sites.precision + (_SITE_JITTER * size + 1e-30) * jnp.eye(n))  # W
+    inner = jnp.einsum("riak,riajb->rikjb", root, blocks.own)
+    inner = jnp.einsum("rikjb,rjbl->rikjl", inner, root).reshape(people, d * n, d * n)
+    factor = jnp.linalg.cholesky(jnp.eye(d * n) + inner)
+    transposed = jnp.einsum("ij,riab->ribja", jnp.eye(d), root).reshape(people, d * n, d * n)  # W^T
+    half = jax.vmap(lambda one, other: solve_triangular(one, other, lower=True))(factor, transposed)
+    moved = jnp.einsum("riajb,rjb->ria", blocks.own, sites.linear)  # C η
+    explained = jnp.einsum("rkl,rl->rk", half, moved.reshape(people, d * n))
+    pulled = sites.linear - jnp.einsum("rkl,rk->rl", half, explained).reshape(people, d, n)
+    by_utility = half.reshape(people, d * n, d, n)
+    own = jnp.einsum("rkin,riMn->rkiM", by_utility, blocks.lead[:, -d:])
+    if prior.population.shared:
+        first = jnp.einsum("rkn,rMn->rkM", jnp.sum(by_utility, axis=2), blocks.lead[:, 0])
+        own = jnp.concatenate([first[:, :, None], own], axis=2)
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1)
+    fitted = jnp.sum(sites.linear * moved, axis=(1, 2)) - jnp.sum(explained**2, axis=1)
+    return Information(half, own.reshape(people, d * n, -1), log_det, fitted, pulled)
+
+
+def population_part(prior: StudyPrior, blocks: Blocks, information: Information) -> tuple[Array, Array]:
+    """Return what these people say about v: the precision (p M, p M) and the linear part (p M,)."""
+    through = information.through.reshape(-1, information.through.shape[-1])
+    by_utility = jnp.einsum("riMn,rin->riM", blocks.lead[:, -prior.n_utilities :], information.pulled)
+    linear = jnp.sum(by_utility, axis=0)
+    if prior.population.shared:
+        first = jnp.einsum("rMn,rin->M", blocks.lead[:, 0], information.pulled)
+        linear = jnp.concatenate([first[None], linear])
+    return through.T @ through, linear.reshape(-1)
+
+
+class PersonMoments(NamedTuple):
+    """The posterior of people's utilities at their own objects."""
+
+    mean: Array  # (R, d, n)
+    covariance: Array  # (R, d, n, d, n)
+
+
+def person_moments(
+    prior: StudyPrior, blocks: Blocks, sites: Sites, information: Information, mean: Array, root: Array
+) -> PersonMoments:
+    """Combine people with the population, v ~ N(mean, root^T root)."""
+    people, d, n, _ = sites.precision.shape
+    whole = blocks.own.reshape(people, d * n, d * n)
+    lead = leads_of_utilities(prior, blocks.lead).reshape(people, d * n, -1)
+    half = information.half
+    taken = half @ whole  # Y C
+    expected = lead @ mean
+    linear = sites.linear.reshape(people, d * n)
+    moved = jnp.einsum("rkl,rl->rk", whole, linear)
+    # mean = A v + C η - C S (C η + A v)
+    both = jnp.einsum("rkl,rl->rk", half, moved + expected)
+    centre = expected + moved - jnp.einsum("rkl,rk->rl", taken, both)
+    # What is left of A v: (I - C S) A
+    left = (lead - jnp.swapaxes(taken, 1, 2) @ information.through) @ root.T
+    covariance = whole - jnp.swapaxes(taken, 1, 2) @ taken + left @ jnp.swapaxes(left, 1, 2)
+    return PersonMoments(centre.reshape(people, d, n), covariance.reshape(people, d, n, d, n))

@@ -1,0 +1,306 @@
+"""Steps of the inference for many people: sites of all sets, the population, and the hyperparameters.
+
+With the sites fixed, the evidence of the Gaussian model that they make is
+
+    F = sum_r (η^T V η - log |I + W^T C W|) / 2 + (b^T (I + H)^-1 b - log |I + H|) / 2,
+
+H and b being the population's precision and linear part; its gradient is the gradient of the bound (see
+`choicegp.inference.dense`).  It is taken through factorisations of matrices I + (positive semi-definite), chunk by
+chunk, so that memory does not grow with the number of people.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from choicegp.compute.programs import program
+from choicegp.inference.annealing import Schedule, StepTrace
+from choicegp.inference.dense import LAPSE_PRIOR, LOG_BOUNDS, Adam
+from choicegp.inference.driver import Learning
+from choicegp.inference.expectation import expect, expected_log_likelihood, of_differences
+from choicegp.inference.problem import SetBatch
+from choicegp.inference.respondents.blocks import (
+    PersonMoments,
+    inform,
+    person_moments,
+    population_part,
+    population_roots,
+    prior_blocks,
+)
+from choicegp.inference.respondents.study import Crowd, Study
+from choicegp.inference.sites import Sites, psd_part
+from choicegp.model.prior import Objects, log_density
+from choicegp.model.respondents import StudyPrior
+
+_DECAY, _EPSILON = (0.8, 0.95), 1e-3  # of Adam
+
+
+class StudySites(NamedTuple):
+    """Sites of all people, and a linear part for the population that starts may have and that fades."""
+
+    people: tuple[Sites, ...]  # of each crowd, with a leading axis of chunks: (k, R, d, n, n) and (k, R, d, n)
+    population: Array  # (p M,)
+
+
+class Population(NamedTuple):
+    """The posterior of v, N(mean, root^T root)."""
+
+    mean: Array  # (p M,)
+    root: Array  # (p M, p M)
+    log_det: Array  # log |I + H|
+
+
+class StudyState(NamedTuple):
+    """Where the optimisation stands."""
+
+    prior: StudyPrior
+    sites: StudySites
+    lapse: Array | None
+    adam: Adam
+    rho: Array
+    rate: Array
+    objective: Array
+
+
+def objects_of(study: Study, rows: Array) -> Objects:
+    """Look up objects of the study."""
+    return Objects(jnp.asarray(study.objects.X)[rows], jnp.asarray(study.objects.codes)[rows])
+
+
+def evidence(prior: StudyPrior, study: Study, sites: StudySites) -> tuple[Array, Population]:
+    """Return F of the module's docstring, and the population's posterior."""
+    roots = population_roots(prior.population, study.points)
+    order = sites.population.shape[0]
+    precision, linear, value = jnp.eye(order), sites.population, jnp.zeros(())
+
+    @jax.checkpoint
+    def of_chunk(rows: Array, own: Sites) -> tuple[Array, Array, Array]:
+        blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
+        information = inform(prior, blocks, own)
+        return *population_part(prior, blocks, information), 0.5 * jnp.sum(information.fitted - information.log_det)
+
+    for crowd, own in zip(study.crowds, sites.people, strict=True):
+
+        def add(total: tuple, chunk: tuple) -> tuple[tuple, None]:
+            return jax.tree.map(jnp.add, total, of_chunk(*chunk)), None
+
+        (precision, linear, value), _ = jax.lax.scan(add, (precision, linear, value), (jnp.asarray(crowd.rows), own))
+    factor = jnp.linalg.cholesky(precision)
+    mean = cho_solve((factor, True), linear)
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diag(factor)))
+    root = solve_triangular(factor, jnp.eye(order), lower=True)
+    return value + 0.5 * (linear @ mean - log_det), Population(mean, root, log_det)
+
+
+class Pass(NamedTuple):
+    """What one pass over all people gives."""
+
+    value: Array  # sum of the expected log-likelihoods
+    target: tuple[Sites, ...]  # sites that the present posterior asks for
+    lapsed: Array
+    penalty: Array  # sum_r m·(η - Λ m) - tr(Λ S) + log |I + W^T C W|
+    residual: Array  # squared norms of forces - duals, and of forces
+
+
+def pass_over_people(
+    prior: StudyPrior, study: Study, sites: StudySites, population: Population, normals: tuple, weight: Array,
+    lapse: Array | None,
+) -> Pass:  # fmt: skip
+    """Make every person's posterior, and the sites that it asks for."""
+    roots = population_roots(prior.population, study.points)
+    targets, sums = [], (jnp.zeros(()), jnp.zeros(()), jnp.zeros(()), jnp.zeros(2))
+
+    def of_chunk(chunk: tuple[Array, tuple[SetBatch, ...], Sites, tuple]) -> tuple[Sites, tuple]:
+        rows, batches, own, draws = chunk
+        blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
+        information = inform(prior, blocks, own)
+        moments = person_moments(prior, blocks, own, information, population.mean, population.root)
+        value, target, forces, lapsed = target_of(moments, batches, draws, weight, lapse)
+        dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
+        own_covariance = jnp.einsum("rdidj->rdij", moments.covariance)
+        traced = jnp.sum(own.precision * own_covariance)
+        penalty = jnp.sum(moments.mean * dual) - traced + jnp.sum(information.log_det)
+        norms = jnp.stack([jnp.sum((forces - dual) ** 2), jnp.sum(forces**2)])
+        return target, (value, lapsed, penalty, norms)
+
+    for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
+        chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
+        target, parts = jax.lax.map(of_chunk, chunks)
+        targets.append(target)
+        sums = jax.tree.map(lambda total, part: total + jnp.sum(part, axis=0), sums, parts)
+    value, lapsed, penalty, norms = sums
+    return Pass(value, tuple(targets), lapsed, penalty, norms)
+
+
+def in_sets(moments: PersonMoments, batch: SetBatch) -> tuple[Array, Array]:
+    """Return means (d, a, m) and covariances (d, d, a, a, m) inside sets, s of each person in a row."""
+    owner = jnp.repeat(jnp.arange(len(moments.mean)), batch.rows.shape[1] // len(moments.mean))
+    mean = moments.mean[owner[None, :], :, batch.rows]  # (a, m, d)
+    rows, columns = batch.rows[:, None], batch.rows[None, :]
+    covariance = moments.covariance[owner[None, None, :], :, rows, :, columns]  # (a, a, m, d, d)
+    return jnp.moveaxis(mean, 2, 0), jnp.moveaxis(covariance, (3, 4), (0, 1))
+
+
+def target_of(
+    moments: PersonMoments, batches: tuple[SetBatch, ...], normals: tuple, weight: Array, lapse: Array | None
+) -> tuple[Array, Sites, Array, Array]:
+    """Return expected log-likelihood, sites, forces and lapsed share of the sets of R people."""
+    people, d, n = moments.mean.shape
+    precision, linear = jnp.zeros((people, d, n, n)), jnp.zeros((people, d, n))
+    forces, value, lapsed = linear, jnp.zeros(()), jnp.zeros(())
+    for batch, draws in zip(batches, normals, strict=True):
+        mean, covariance = in_sets(moments, batch)
+        expected = expect(of_differences(mean, covariance), batch, draws, lapse)
+        own = jnp.asarray(weight * batch.weight)
+        curvature, gradient = own * psd_part(expected.curvature), own * expected.gradient
+        toward = gradient + jnp.einsum("dopm,dpm->dom", curvature, mean)
+        owner = jnp.repeat(jnp.arange(people), batch.rows.shape[1] // people)
+        at = owner[None, None, :], slice(None), batch.rows[:, None], batch.rows[None, :]
+        precision = precision.at[at].add(jnp.moveaxis(curvature, 0, -1))
+        linear = linear.at[owner[None, :], :, batch.rows].add(jnp.moveaxis(toward, 0, -1))
+        forces = forces.at[owner[None, :], :, batch.rows].add(jnp.moveaxis(gradient, 0, -1))
+        value += jnp.sum(batch.weight * expected.value)
+        lapsed += jnp.sum(batch.weight * expected.lapsed)
+    return value, Sites(precision, linear), forces, lapsed
+
+
+def _objective(state: StudyState, bound: Array, learning: Learning) -> Array:
+    objective = bound
+    if learning.hyperpriors is not None:
+        objective += log_density(state.prior, learning.hyperpriors)
+    if learning.learn_lapse:
+        assert state.lapse is not None
+        objective += (LAPSE_PRIOR[0] - 1.0) * jnp.log(state.lapse) + (LAPSE_PRIOR[1] - 1.0) * jnp.log1p(-state.lapse)
+    return objective
+
+
+def _climbed(state: StudyState, gradient: Any, learning: Learning) -> tuple[StudyPrior, Adam]:
+    """One Adam step of the hyperparameters with the sites fixed."""
+    parameters, restore = ravel_pytree(state.prior)
+    slope = ravel_pytree(gradient)[0]
+    if learning.hyperpriors is not None:
+        slope += ravel_pytree(jax.grad(log_density)(state.prior, learning.hyperpriors))[0]
+    update, adam = state.adam.direction(slope, _DECAY, _EPSILON)
+    return restore(jnp.clip(parameters + state.rate * update, *LOG_BOUNDS)), adam
+
+
+def _step(
+    state: StudyState, schedule: tuple, study: Study, normals: tuple, learning: Learning
+) -> tuple[StudyState, StepTrace]:
+    weight, learn, steady = schedule
+
+    def with_gradient() -> tuple[Population, StudyPrior, Adam]:
+        gradient, population = jax.grad(evidence, has_aux=True)(state.prior, study, state.sites)
+        return population, *_climbed(state, gradient, learning)
+
+    def without() -> tuple[Population, StudyPrior, Adam]:
+        return evidence(state.prior, study, state.sites)[1], state.prior, state.adam
+
+    population, prior, adam = jax.lax.cond(learn, with_gradient, without) if learning.learn_prior else without()
+    found = pass_over_people(state.prior, study, state.sites, population, normals, weight, state.lapse)
+    bound = weight * found.value - 0.5 * (found.penalty + population.log_det)
+    objective = _objective(state, bound, learning)
+    residual = jnp.sqrt(found.residual[0]) / (1e-12 + jnp.sqrt(found.residual[1]))
+    dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))
+    grown = jnp.where(steady, jnp.minimum(1.2 * state.rho, 1.0), state.rho)
+    rho = jnp.where(dropped, jnp.maximum(0.5 * state.rho, 0.05), grown)
+    rate = jnp.where(dropped, jnp.maximum(0.7 * state.rate, 0.01), state.rate)
+    target = StudySites(found.target, jnp.zeros_like(state.sites.population))
+    sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, state.sites, target)
+    lapse = state.lapse
+    if learning.learn_lapse:
+        a, b = LAPSE_PRIOR
+        n_sets = sum(jnp.sum(batch.weight) for crowd in study.crowds for batch in crowd.sets)
+        lapse = jnp.where(learn, (found.lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
+    return StudyState(prior, sites, lapse, adam, rho, rate, objective), StepTrace(bound, objective, residual)
+
+
+@partial(program, static="learning")
+def run_block(
+    state: StudyState, schedule: Schedule, study: Study, normals: tuple, learning: Learning
+) -> tuple[StudyState, StepTrace]:
+    """Make the steps of a schedule."""
+    return jax.lax.scan(lambda s, x: _step(s, x, study, normals, learning), state, schedule)
+
+
+@program
+def first_sites(
+    prior: StudyPrior, study: Study, population: Population, normals: tuple, lapse: Array | None
+) -> tuple[Sites, ...]:
+    """Return the sites of people of whom nothing is known but the population."""
+    none = blank_sites(study, prior.n_utilities, population.mean)
+    return pass_over_people(prior, study, none, population, normals, jnp.ones(()), lapse).target
+
+
+def blank_sites(study: Study, d: int, population: Array | np.ndarray) -> StudySites:
+    """Return sites of people that say nothing, and a linear part for the population."""
+    people = tuple(
+        Sites(np.zeros((*crowd.rows.shape[:2], d, crowd.rows.shape[2], crowd.rows.shape[2])),
+              np.zeros((*crowd.rows.shape[:2], d, crowd.rows.shape[2])))
+        for crowd in study.crowds
+    )  # fmt: skip
+    return StudySites(people, population)  # type: ignore[arg-type]
+
+
+class Concluded(NamedTuple):
+    """What the last sites make: the population, each person's part, and the bound on fresh points."""
+
+    population: Population
+    people: tuple[tuple[Array, Array], ...]  # of each crowd: S (k, R, dn, dn), and h (k, R, d, n)
+    bound: Array
+
+
+@program
+def conclude_study(
+    prior: StudyPrior, study: Study, sites: StudySites, normals: tuple, lapse: Array | None
+) -> Concluded:
+    """Make the posterior, and score it on points that the inference has not seen."""
+    population = evidence(prior, study, sites)[1]
+    roots = population_roots(prior.population, study.points)
+    bound = -0.5 * population.log_det
+
+    def of_chunk(chunk: tuple) -> tuple[Array, Array, Array]:
+        rows, batches, own, draws = chunk
+        blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
+        information = inform(prior, blocks, own)
+        moments = person_moments(prior, blocks, own, information, population.mean, population.root)
+        value = jnp.zeros(())
+        for batch, points in zip(batches, draws, strict=True):
+            marginal = of_differences(*in_sets(moments, batch))
+            value += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, points, lapse))
+        dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
+        traced = jnp.sum(own.precision * jnp.einsum("rdidj->rdij", moments.covariance))
+        value -= 0.5 * (jnp.sum(moments.mean * dual) - traced + jnp.sum(information.log_det))
+        half = information.half
+        return jnp.swapaxes(half, 1, 2) @ half, information.pulled, value
+
+    people = []
+    for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
+        chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
+        gain, pulled, values = jax.lax.map(of_chunk, chunks)
+        people.append((gain, pulled))
+        bound += jnp.sum(values)
+    return Concluded(population, tuple(people), bound)
+
+
+def normals_of(study: Study, d: int, n_points: int, seed: int) -> tuple:
+    """Draw the points of every set, (k, d, a - 1, R s, S) for each batch of each crowd."""
+    from choicegp.inference.expectation import latin_normals
+
+    rng = np.random.default_rng(seed)
+
+    def of(crowd: Crowd) -> tuple[np.ndarray, ...]:
+        found = []
+        for batch in crowd.sets:
+            k, a, m = batch.rows.shape
+            drawn = latin_normals(d, a - 1, k * m, n_points, rng).reshape(d, a - 1, k, m, n_points)
+            found.append(np.moveaxis(drawn, 2, 0))
+        return tuple(found)
+
+    return tuple(of(crowd) for crowd in study.crowds)
