@@ -57,6 +57,11 @@ class ChoiceGP(UtilityGP):
     rule : {"pareto", "best-in-one"}
         Which objects are kept: those that no other dominates, or those that are the best in at least one utility.
         Dense inference only.  `compare` chooses between two models of the same choices.
+    respondents : {"pooled", "hierarchical"}
+        How the answers of several people (``ChoiceData.respondents``) are related.  "pooled": as if they were one
+        person's.  "hierarchical": each person's utilities vary around the population's, and how much is learned;
+        predictions are then made for the person whom each set names, and for a new person of the population where it
+        names nobody who is known.  Utilities, effects and recommendations are the population's.
     shared_part : bool or "auto"
         Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
         independent utilities most objects that were never shown would be incomparable.  "auto": with dense inference
@@ -136,6 +141,7 @@ class ChoiceGP(UtilityGP):
     inference: str | Method
     threshold: bool | str
     rule: str
+    respondents: str
     shared_part: bool | str
     intervals: str
     object_effects: bool | str
@@ -152,6 +158,7 @@ class ChoiceGP(UtilityGP):
         kernel: str | Kernel = "auto",
         threshold: bool | str = "auto",
         rule: str = "pareto",
+        respondents: str = "pooled",
         shared_part: bool | str = "auto",
         intervals: str = "auto",
         object_effects: bool | str = "auto",

@@ -55,12 +55,27 @@ def fit_posterior(
         if options.threshold is None and warm.errors.has_threshold:
             options = options._replace(threshold=True)
     options = options.decided(data)
+    if options.respondents != "pooled":
+        return _fit_people(data, options, clock, warm is not None or neighbour is not None or checkpoint is not None)
     if warm is not None:
         _check_warm(options, warm)
     if options.object_effects is None:
         plain = _fit(data, options.plain, clock, warm, neighbour, checkpoint)
         return completed(plain, options, clock)
     return _fit(data, options, clock, warm, neighbour, checkpoint)
+
+
+def _fit_people(data: ChoiceData | ChoiceFolder, options: FitOptions, clock: Clock, begun: bool) -> Fitted:
+    # What only studies need takes time to import.
+    from choicegp.fitting.respondents import fit_study
+
+    assert isinstance(data, ChoiceData)
+    if begun:
+        raise ChoiceGPError(
+            f"init= and checkpoint= do not work with respondents={options.respondents!r}: leave them out. New answers "
+            "of people, known or new, are learned by adapt(data)"
+        )
+    return fit_study(data, options, _first_prior, clock)
 
 
 def completed(plain: Fitted, options: FitOptions, clock: Clock) -> Fitted:

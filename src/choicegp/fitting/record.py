@@ -10,6 +10,7 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.data.scaling import FeatureScaling
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
+from choicegp.inference.respondents.posterior import StudyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
 from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.reading.encoding import FeatureEncoding
@@ -91,6 +92,8 @@ class Fitted(NamedTuple):
     errors : ErrorModel
     data : ChoiceData
         The training data; of a folder, a sample of its sets.
+    study : StudyPosterior or None
+        What is known about each person, where people were fitted together; ``posterior`` is the population's then.
     """
 
     posterior: Posterior
@@ -101,6 +104,7 @@ class Fitted(NamedTuple):
     codes: dict[Any, int]
     errors: ErrorModel
     data: ChoiceData
+    study: StudyPosterior | None = None
 
     def noted(self, note: str) -> "Fitted":
         """Return the same fit with a further note."""

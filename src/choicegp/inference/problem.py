@@ -81,12 +81,7 @@ def pose(
         How likely the choices are, given utilities; of sets of which the best or the worst object was asked for, its
         model of that kind.
     """
-    shown = np.unique(data.flat_shown)
-    key = np.column_stack([X[shown], codes[shown]]) if effects else X[shown]
-    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    local = np.full(len(data.X), -1)
-    local[shown] = inverse.ravel()
-    kept = shown[first]
+    kept, local = distinct_objects(data, X, codes, effects=effects)
     n_used = len(kept) + errors.has_threshold
     n = padded_size(n_used, 4)
     padding = np.full(n - len(kept), kept[0])
@@ -96,6 +91,18 @@ def pose(
         own_codes[len(kept)] = THRESHOLD
     objects = Objects(np.ascontiguousarray(X[rows]), own_codes)
     return Problem(objects, np.arange(n) < n_used, _batches(data, local, errors, len(kept)))
+
+
+def distinct_objects(
+    data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the distinct shown objects, and for every row which of them it is (-1: never shown)."""
+    shown = np.unique(data.flat_shown)
+    key = np.column_stack([X[shown], codes[shown]]) if effects else X[shown]
+    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    local = np.full(len(data.X), -1)
+    local[shown] = inverse.ravel()
+    return shown[first], local
 
 
 def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel, threshold: int) -> tuple[SetBatch, ...]:

@@ -43,20 +43,22 @@ class Information(NamedTuple):
     pulled: Array  # (R, d, n) η - S C η
 
 
-def population_roots(prior: UtilityPrior, points: Objects) -> Array:
-    """Cholesky factors (p, M, M) of the population's covariance at its points."""
+def whitening_roots(prior: UtilityPrior, points: Objects) -> Array:
+    """Return L^-1 (p, M, M), L being the Cholesky factors of the population's covariance at its points."""
     covariance = prior.covariance(points, points)
     n = covariance.shape[-1]
     size = jnp.trace(covariance, axis1=1, axis2=2) / n + 1e-30
-    return jnp.linalg.cholesky(covariance + (JITTER * size)[:, None, None] * jnp.eye(n))
+    roots = jnp.linalg.cholesky(covariance + (JITTER * size)[:, None, None] * jnp.eye(n))
+    # Multiplying by the inverse is many times quicker than solving, of which there would be one for every person.
+    return jax.vmap(lambda root: solve_triangular(root, jnp.eye(n), lower=True))(roots)
 
 
 def prior_blocks(prior: StudyPrior, roots: Array, points: Objects, objects: Objects) -> Blocks:
-    """Make the prior of people at their own objects, (R, n, c) and (R, n)."""
+    """Make the prior of people at their own objects, (R, n, c) and (R, n); for ``roots`` see `whitening_roots`."""
     people, n, c = objects.X.shape
     flat = Objects(objects.X.reshape(-1, c), objects.codes.reshape(-1))
     cross = prior.population.covariance(points, flat)
-    lead = jax.vmap(lambda root, part: solve_triangular(root, part, lower=True))(roots, cross)
+    lead = roots @ cross
     lead = jnp.moveaxis(lead.reshape(*lead.shape[:2], people, n), 2, 0)
     # What the points leave unknown of the population is as good as a person's own.
     whole = jax.vmap(lambda one: prior.population.covariance(one, one) + prior.own_covariance(one, one))(objects)
@@ -76,24 +78,6 @@ def own_between(prior: StudyPrior, lead: Array, other_lead: Array, objects: Obje
     """Return C between some objects and others, of one person: (d, n1, d, n2); leads are (p, M, n)."""
     whole = prior.population.covariance(objects, others) + prior.own_covariance(objects, others)
     return _together(prior, whole - jnp.swapaxes(lead, 1, 2) @ other_lead)
-
-
-def spread(prior: StudyPrior, per_utility: Array) -> Array:
-    """Turn numbers (..., d, M) for each utility into those for each part (..., p, M): the transpose of a sum."""
-    if not prior.population.shared:
-        return per_utility
-    return jnp.concatenate([jnp.sum(per_utility, axis=-2, keepdims=True), per_utility], axis=-2)
-
-
-def leads_of_utilities(prior: StudyPrior, lead: Array) -> Array:
-    """Return A (..., d, n, p, M) from the leads (..., p, M, n) of the parts."""
-    d, shared = prior.n_utilities, int(prior.population.shared)
-    transposed = jnp.swapaxes(lead, -1, -2)  # (..., p, n, M)
-    own = jnp.einsum("ij,...jnm->...injm", jnp.eye(d, dtype=lead.dtype), transposed[..., shared:, :, :])
-    if not shared:
-        return own
-    first = jnp.broadcast_to(transposed[..., :1, :, None, :], (*own.shape[:-2], 1, own.shape[-1]))
-    return jnp.concatenate([first, own], axis=-2)
 
 
 def inform(prior: StudyPrior, blocks: Blocks, sites: Sites) -> Information:
@@ -143,16 +127,43 @@ def person_moments(
     """Combine people with the population, v ~ N(mean, root^T root)."""
     people, d, n, _ = sites.precision.shape
     whole = blocks.own.reshape(people, d * n, d * n)
-    lead = leads_of_utilities(prior, blocks.lead).reshape(people, d * n, -1)
     half = information.half
     taken = half @ whole  # Y C
-    expected = lead @ mean
-    linear = sites.linear.reshape(people, d * n)
-    moved = jnp.einsum("rkl,rl->rk", whole, linear)
+    expected = led(prior, blocks.lead, mean[None])[..., 0]
+    moved = jnp.einsum("rkl,rl->rk", whole, sites.linear.reshape(people, d * n))
     # mean = A v + C η - C S (C η + A v)
     both = jnp.einsum("rkl,rl->rk", half, moved + expected)
     centre = expected + moved - jnp.einsum("rkl,rk->rl", taken, both)
     # What is left of A v: (I - C S) A
-    left = (lead - jnp.swapaxes(taken, 1, 2) @ information.through) @ root.T
+    left = led(prior, blocks.lead, root) - jnp.swapaxes(taken, 1, 2) @ (information.through @ root.T)
     covariance = whole - jnp.swapaxes(taken, 1, 2) @ taken + left @ jnp.swapaxes(left, 1, 2)
     return PersonMoments(centre.reshape(people, d, n), covariance.reshape(people, d, n, d, n))
+
+
+def led(prior: StudyPrior, lead: Array, root: Array) -> Array:
+    """Return A root^T (R, dn, k) for the rows of root (k, p M)."""
+    people, p, points, _ = lead.shape
+    parts = jnp.einsum("rpMn,kpM->rpnk", lead, root.reshape(-1, p, points))
+    whole = parts[:, :1] + parts[:, 1:] if prior.population.shared else parts
+    return whole.reshape(people, -1, root.shape[0])
+
+
+def slopes(
+    prior: StudyPrior, blocks: Blocks, information: Information, dual: Array, mean: Array, root: Array
+) -> Blocks:
+    """Return the gradient of the evidence of the Gaussian model, with the sites held, with respect to the blocks.
+
+    With α = η - Λ m, the gradient is (α α^T - Q) / 2 in C and α v^T - S A Σ in A, where Σ is the covariance of v and
+    Q = S - S A Σ A^T S.
+    """
+    people, d, n = dual.shape
+    half = information.half
+    pulled = jnp.swapaxes(half, 1, 2) @ (information.through @ root.T)  # S A root^T
+    flat = dual.reshape(people, d * n)
+    own = flat[:, :, None] * flat[:, None, :] - jnp.swapaxes(half, 1, 2) @ half + pulled @ jnp.swapaxes(pulled, 1, 2)
+    parts = (flat[:, :, None] * mean - pulled @ root).reshape(people, d, n, -1, blocks.lead.shape[2])
+    shared = int(prior.population.shared)
+    lead = jnp.einsum("rinim->rimn", parts[:, :, :, shared:])
+    if shared:
+        lead = jnp.concatenate([jnp.sum(parts[:, :, :, :1], axis=1).transpose(0, 2, 3, 1), lead], axis=1)
+    return Blocks(lead, 0.5 * own.reshape(people, d, n, d, n))

@@ -5,8 +5,8 @@ With the sites fixed, the evidence of the Gaussian model that they make is
     F = sum_r (η^T V η - log |I + W^T C W|) / 2 + (b^T (I + H)^-1 b - log |I + H|) / 2,
 
 H and b being the population's precision and linear part; its gradient is the gradient of the bound (see
-`choicegp.inference.dense`).  It is taken through factorisations of matrices I + (positive semi-definite), chunk by
-chunk, so that memory does not grow with the number of people.
+`choicegp.inference.dense`).  Nothing is differentiated through a person's factorisations.  People are worked through in
+chunks, so that memory does not grow with their number.
 """
 
 from functools import partial
@@ -30,8 +30,9 @@ from choicegp.inference.respondents.blocks import (
     inform,
     person_moments,
     population_part,
-    population_roots,
     prior_blocks,
+    slopes,
+    whitening_roots,
 )
 from choicegp.inference.respondents.study import Crowd, Study
 from choicegp.inference.sites import Sites, psd_part
@@ -75,11 +76,10 @@ def objects_of(study: Study, rows: Array) -> Objects:
 
 def evidence(prior: StudyPrior, study: Study, sites: StudySites) -> tuple[Array, Population]:
     """Return F of the module's docstring, and the population's posterior."""
-    roots = population_roots(prior.population, study.points)
+    roots = whitening_roots(prior.population, study.points)
     order = sites.population.shape[0]
     precision, linear, value = jnp.eye(order), sites.population, jnp.zeros(())
 
-    @jax.checkpoint
     def of_chunk(rows: Array, own: Sites) -> tuple[Array, Array, Array]:
         blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
         information = inform(prior, blocks, own)
@@ -106,6 +106,7 @@ class Pass(NamedTuple):
     lapsed: Array
     penalty: Array  # sum_r m·(η - Λ m) - tr(Λ S) + log |I + W^T C W|
     residual: Array  # squared norms of forces - duals, and of forces
+    gradient: StudyPrior  # of the evidence of the Gaussian model that the sites make
 
 
 def pass_over_people(
@@ -113,29 +114,31 @@ def pass_over_people(
     lapse: Array | None,
 ) -> Pass:  # fmt: skip
     """Make every person's posterior, and the sites that it asks for."""
-    roots = population_roots(prior.population, study.points)
-    targets, sums = [], (jnp.zeros(()), jnp.zeros(()), jnp.zeros(()), jnp.zeros(2))
+    roots, pull_to_prior = jax.vjp(lambda prior: whitening_roots(prior.population, study.points), prior)
+    nothing = jax.tree.map(jnp.zeros_like, (prior, roots))
+    targets, sums = [], (jnp.zeros(()), jnp.zeros(()), jnp.zeros(()), jnp.zeros(2), *nothing)
 
-    def of_chunk(chunk: tuple[Array, tuple[SetBatch, ...], Sites, tuple]) -> tuple[Sites, tuple]:
+    def of_chunk(sums: tuple, chunk: tuple[Array, tuple[SetBatch, ...], Sites, tuple]) -> tuple[tuple, Sites]:
         rows, batches, own, draws = chunk
-        blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
+        objects = objects_of(study, rows)
+        blocks, pull = jax.vjp(lambda prior, roots: prior_blocks(prior, roots, study.points, objects), prior, roots)
         information = inform(prior, blocks, own)
         moments = person_moments(prior, blocks, own, information, population.mean, population.root)
         value, target, forces, lapsed = target_of(moments, batches, draws, weight, lapse)
         dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
-        own_covariance = jnp.einsum("rdidj->rdij", moments.covariance)
-        traced = jnp.sum(own.precision * own_covariance)
+        traced = jnp.sum(own.precision * jnp.einsum("rdidj->rdij", moments.covariance))
         penalty = jnp.sum(moments.mean * dual) - traced + jnp.sum(information.log_det)
         norms = jnp.stack([jnp.sum((forces - dual) ** 2), jnp.sum(forces**2)])
-        return target, (value, lapsed, penalty, norms)
+        slope = pull(slopes(prior, blocks, information, dual, population.mean, population.root))
+        return jax.tree.map(jnp.add, sums, (value, lapsed, penalty, norms, *slope)), target
 
     for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
         chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
-        target, parts = jax.lax.map(of_chunk, chunks)
+        sums, target = jax.lax.scan(of_chunk, sums, chunks)
         targets.append(target)
-        sums = jax.tree.map(lambda total, part: total + jnp.sum(part, axis=0), sums, parts)
-    value, lapsed, penalty, norms = sums
-    return Pass(value, tuple(targets), lapsed, penalty, norms)
+    value, lapsed, penalty, norms, gradient, of_roots = sums
+    gradient = jax.tree.map(jnp.add, gradient, pull_to_prior(of_roots)[0])
+    return Pass(value, tuple(targets), lapsed, penalty, norms, gradient)
 
 
 def in_sets(moments: PersonMoments, batch: SetBatch) -> tuple[Array, Array]:
@@ -195,15 +198,12 @@ def _step(
 ) -> tuple[StudyState, StepTrace]:
     weight, learn, steady = schedule
 
-    def with_gradient() -> tuple[Population, StudyPrior, Adam]:
-        gradient, population = jax.grad(evidence, has_aux=True)(state.prior, study, state.sites)
-        return population, *_climbed(state, gradient, learning)
-
-    def without() -> tuple[Population, StudyPrior, Adam]:
-        return evidence(state.prior, study, state.sites)[1], state.prior, state.adam
-
-    population, prior, adam = jax.lax.cond(learn, with_gradient, without) if learning.learn_prior else without()
+    population = evidence(state.prior, study, state.sites)[1]
     found = pass_over_people(state.prior, study, state.sites, population, normals, weight, state.lapse)
+    prior, adam = state.prior, state.adam
+    if learning.learn_prior:
+        climbed = _climbed(state, found.gradient, learning)
+        prior, adam = jax.tree.map(lambda new, old: jnp.where(learn, new, old), climbed, (prior, adam))
     bound = weight * found.value - 0.5 * (found.penalty + population.log_det)
     objective = _objective(state, bound, learning)
     residual = jnp.sqrt(found.residual[0]) / (1e-12 + jnp.sqrt(found.residual[1]))
@@ -240,32 +240,24 @@ def first_sites(
 
 def blank_sites(study: Study, d: int, population: Array | np.ndarray) -> StudySites:
     """Return sites of people that say nothing, and a linear part for the population."""
-    people = tuple(
-        Sites(np.zeros((*crowd.rows.shape[:2], d, crowd.rows.shape[2], crowd.rows.shape[2])),
-              np.zeros((*crowd.rows.shape[:2], d, crowd.rows.shape[2])))
-        for crowd in study.crowds
-    )  # fmt: skip
-    return StudySites(people, population)  # type: ignore[arg-type]
 
+    def of(crowd: Crowd) -> Sites:
+        k, people, n = crowd.rows.shape
+        return Sites(np.zeros((k, people, d, n, n)), np.zeros((k, people, d, n)))  # type: ignore[arg-type]
 
-class Concluded(NamedTuple):
-    """What the last sites make: the population, each person's part, and the bound on fresh points."""
-
-    population: Population
-    people: tuple[tuple[Array, Array], ...]  # of each crowd: S (k, R, dn, dn), and h (k, R, d, n)
-    bound: Array
+    return StudySites(tuple(of(crowd) for crowd in study.crowds), population)  # type: ignore[arg-type]
 
 
 @program
 def conclude_study(
     prior: StudyPrior, study: Study, sites: StudySites, normals: tuple, lapse: Array | None
-) -> Concluded:
-    """Make the posterior, and score it on points that the inference has not seen."""
+) -> tuple[Population, Array]:
+    """Make the population's posterior, and score all people's on points that the inference has not seen."""
     population = evidence(prior, study, sites)[1]
-    roots = population_roots(prior.population, study.points)
+    roots = whitening_roots(prior.population, study.points)
     bound = -0.5 * population.log_det
 
-    def of_chunk(chunk: tuple) -> tuple[Array, Array, Array]:
+    def of_chunk(chunk: tuple) -> Array:
         rows, batches, own, draws = chunk
         blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
         information = inform(prior, blocks, own)
@@ -276,17 +268,12 @@ def conclude_study(
             value += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, points, lapse))
         dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
         traced = jnp.sum(own.precision * jnp.einsum("rdidj->rdij", moments.covariance))
-        value -= 0.5 * (jnp.sum(moments.mean * dual) - traced + jnp.sum(information.log_det))
-        half = information.half
-        return jnp.swapaxes(half, 1, 2) @ half, information.pulled, value
+        return value - 0.5 * (jnp.sum(moments.mean * dual) - traced + jnp.sum(information.log_det))
 
-    people = []
     for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
         chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
-        gain, pulled, values = jax.lax.map(of_chunk, chunks)
-        people.append((gain, pulled))
-        bound += jnp.sum(values)
-    return Concluded(population, tuple(people), bound)
+        bound += jnp.sum(jax.lax.map(of_chunk, chunks))
+    return population, bound
 
 
 def normals_of(study: Study, d: int, n_points: int, seed: int) -> tuple:

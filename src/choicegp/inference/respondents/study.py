@@ -4,6 +4,7 @@ People are independent given the population, so that their blocks are worked thr
 crowd has a leading axis of such chunks.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from choicegp.inference.sparse.plan import far_apart
 from choicegp.model.error_models import ErrorModel
 from choicegp.model.prior import THRESHOLD, Objects
 
-_SHAPES = 4  # of crowds: a program is compiled for all of them together
+_SHAPES = 2  # of crowds: a program is compiled for all of them together
 _CELLS = 3_000_000  # numbers in the largest array of a chunk
 _MOST_AT_ONCE = 64  # people in a chunk
 
@@ -113,7 +114,7 @@ def _shapes(counts: np.ndarray) -> np.ndarray:
     """Return the number of objects to which each person is padded; there are few such numbers."""
     shapes = np.array([padded_size(n, 2) if n else 0 for n in counts.tolist()])
     while len(present := np.unique(shapes[shapes > 0])) > _SHAPES:
-        cost = [(upper**3 - lower**3) * np.sum(shapes == lower) for lower, upper in zip(present, present[1:], strict=False)]
+        cost = [(upper**3 - lower**3) * np.sum(shapes == lower) for lower, upper in pairwise(present)]
         cheapest = int(np.argmin(cost))
         shapes[shapes == present[cheapest]] = present[cheapest + 1]
     return shapes
@@ -177,6 +178,6 @@ def spread_points(objects: Objects, n: int, seed: int) -> Objects:
     rng = np.random.default_rng([seed, 7])
     threshold = np.flatnonzero(objects.codes == THRESHOLD)
     rows = np.flatnonzero(objects.codes != THRESHOLD)
-    kept = far_apart(objects.X[rows], n - len(threshold), rng)
+    kept = far_apart(np.asarray(objects.X)[rows], n - len(threshold), rng)
     chosen = np.concatenate([np.sort(rows[kept]), threshold])
     return Objects(objects.X[chosen], objects.codes[chosen])
