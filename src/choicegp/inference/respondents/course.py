@@ -108,7 +108,9 @@ class StudyInference(AnnealedInference):
         points = normals_of(self.study, self.task.prior.n_utilities, SCORE_POINTS, self.task.seed + 2**20)
         sites = StudySites(state.sites.people, np.zeros(state.sites.population.shape))  # type: ignore[arg-type]
         population, bound = conclude_study(state.prior, self.study, sites, points, state.lapse)
-        made: tuple = jax.tree.map(np.asarray, (state.prior, population, state.sites.people, state.lapse))
-        annealed = 0 if self.before is not None else len(ANNEALING[0])
+        made = (state.prior, population, state.sites.people, state.lapse)
+        prior, population, people, lapse = jax.tree.map(np.asarray, made)
         bounds = np.concatenate([trace.bound for trace in course.traces])
-        return InferredStudy(*made, float(bound), *verdict, bounds, min(annealed, len(bounds)))
+        annealed = 0 if self.before is not None else min(len(ANNEALING[0]), len(bounds))
+        status, message = verdict
+        return InferredStudy(prior, population, people, lapse, float(bound), status, message, bounds, annealed)

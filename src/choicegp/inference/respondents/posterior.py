@@ -188,8 +188,9 @@ class PersonalPosterior(eqx.Module):
     def _given_population(
         self, roots: Array, person: Array, objects: Objects, population: Array
     ) -> tuple[Array, Array, Array]:
-        """Return what values of v (k, p M) say about a person's utilities (d a, k), what her answers add to that, and
-        the covariance (d a, d a) that is left.
+        """Return a person's utilities (d a, k) at values of v (k, p M), what her answers add, and what is left unknown.
+
+        The last is a covariance (d a, d a).
         """
         prior, gain, pulled = self.prior, self.gain[person], self.pulled[person]
         own = Objects(self.objects.X[person], self.objects.codes[person])
