@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from choicegp.compute.devices import computing
+from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
@@ -228,6 +229,43 @@ class ChoiceGP(UtilityGP):
                 data, options, None if init is None else init.fitted_, checkpoint=_keeper_at(checkpoint)
             )
         return self._keep(fitted)
+
+    def adapt(self, data: ChoiceData) -> Self:
+        """Return a model that has also learned further answers of people, known or new, in a fraction of a second.
+
+        Each person of the data is learned given the population, nobody else is fitted again, and the hyperparameters
+        stay.  This model is left as it is.
+
+        Parameters
+        ----------
+        data : ChoiceData
+            With choices and respondents.
+
+        Examples
+        --------
+        >>> from choicegp import ChoiceData, ChoiceGP
+        >>> pairs = [[0, 1], [1, 2], [0, 2]]
+        >>> data = ChoiceData.from_sets([[0.0], [1.0], [2.0]], pairs * 2, [[1], [2], [2]] * 2, respondents=[*"aaabbb"])
+        >>> model = ChoiceGP(1, respondents="hierarchical", n_restarts=1, max_iter=30).fit(data)
+        >>> model.adapt(ChoiceData.from_sets([[0.0], [1.0]], [[0, 1]], [[0]], respondents=["c"])).respondents_
+        ('a', 'b', 'c')
+        """
+        from choicegp.fitting.respondents import adapted
+
+        self._checked(data)
+        check_training_data(data, "adapt")
+        if self.fitted_.study is None:
+            raise ChoiceGPError("adapt works with models of many people: use ChoiceGP(respondents='hierarchical')")
+        options = FitOptions.validated(self.get_params(deep=False) | {"n_utilities": self.n_utilities_})
+        options = options._replace(errors=self.errors_, object_effects=self.fitted_.has_effects)
+        with computing(self.device):
+            fitted = adapted(self.fitted_, data.with_encoding(self.encoding_), options, Clock(self.max_seconds))
+        return type(self)(**self.get_params(deep=False))._keep(fitted)
+
+    @property
+    def respondents_(self) -> tuple:
+        """The people whose answers were learned, each in her own right; empty where all were pooled."""
+        return () if self.fitted_.study is None else self.fitted_.study.ids
 
     def _fit_folder(self, folder: ChoiceFolder, init: "ChoiceGP | None", checkpoint: Any) -> Self:
         if init is not None:

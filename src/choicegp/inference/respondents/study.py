@@ -40,6 +40,13 @@ class Crowd(NamedTuple):
     sets: tuple[SetBatch, ...]
 
 
+class Known(NamedTuple):
+    """What others have said about the population: precision (p M, p M) and linear part (p M,) of v, prior included."""
+
+    precision: np.ndarray
+    linear: np.ndarray
+
+
 class Study(NamedTuple):
     """What is to be inferred: utilities of all people at the objects that each of them saw.
 
@@ -51,12 +58,15 @@ class Study(NamedTuple):
         Where the population's utilities are represented: all objects, or some that are well spread.
     crowds : tuple of Crowd
     n_people : int
+    known : Known or None
+        What is known about the population; None for nothing but its prior.
     """
 
     objects: Objects
     points: Objects
     crowds: tuple[Crowd, ...]
     n_people: int
+    known: Known | None = None
 
     @property
     def n_sets(self) -> int:
