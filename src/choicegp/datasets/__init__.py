@@ -2,7 +2,8 @@
 
 Simulated choices (a `SyntheticChoices`: data, true utilities, name)
     `sincos`, `counterexample`, `gp_utilities`, `alice_choices`, `benchmark_choices`;
-    `inconsistent_preferences` answers the same pairs in two ways (an `InconsistentPreferences`).
+    `inconsistent_preferences` answers the same pairs in two ways (an `InconsistentPreferences`); `many_people` is a
+    whole study (a `PeopleData`: data, utilities of each person).
 Objects with measured outputs (an `ObjectTable`, whose `choices` method makes the choices)
     `vehicle`, `benchmark_problem` (DTLZ and ZDT, from pymoo), and from files `load_am`, `load_edm`,
     `load_jura`, `load_slump`.
@@ -25,6 +26,7 @@ For example:
 
 from choicegp.datasets.alice import alice, alice_choices, laptops
 from choicegp.datasets.noisy import noisy_choices, noisy_rankings
+from choicegp.datasets.people import PeopleData, many_people
 from choicegp.datasets.problems import benchmark_choices, benchmark_problem, vehicle, vehicle_outputs
 from choicegp.datasets.published import (
     ObjectTable,
@@ -52,6 +54,7 @@ from choicegp.datasets.simulated import (
 __all__ = [
     "InconsistentPreferences",
     "ObjectTable",
+    "PeopleData",
     "SinCosFiles",
     "SyntheticChoices",
     "alice",
@@ -70,6 +73,7 @@ __all__ = [
     "load_jura",
     "load_sincos",
     "load_slump",
+    "many_people",
     "noisy_choices",
     "noisy_rankings",
     "random_sets",
