@@ -106,7 +106,7 @@ class StudyPosterior(NamedTuple):
         draws = Draws(settings, dual[None], inverse[None])
         mean_dual = np.einsum("pij,pi->pj", roots, self.mean.reshape(p, n))
         covariance = np.asarray(self.prior.population.covariance(self.points, self.points))
-        mean = np.asarray(self.prior.population.total(np.einsum("pij,pj->pi", covariance, mean_dual)))
+        mean = np.asarray(self.prior.population.total(jnp.einsum("pij,pj->pi", covariance, mean_dual)))
         nothing = np.zeros((len(mean), 0, 0))
         return Posterior(self.prior.population, self.points, mean, mean_dual, nothing, self.lapse, draws)  # type: ignore[arg-type]
 
