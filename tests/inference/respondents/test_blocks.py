@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
-from choicegp.inference.respondents import steps
+from choicegp.inference.respondents import steps, study
 from choicegp.inference.respondents.blocks import JITTER, inform, person_moments, prior_blocks, whitening_roots
 from choicegp.inference.respondents.study import Answers, spread_points, studied
 from choicegp.inference.sites import Sites
@@ -112,8 +112,15 @@ def test_points_that_are_few_leave_each_person_her_whole_variance():
     np.testing.assert_allclose(total.reshape(10, 10), whole_covariance(prior, objects, rows), atol=1e-9)
 
 
-@pytest.fixture(scope="module")
-def small_study():
+@pytest.fixture(scope="module", params=[64, 2])
+def small_study(request):
+    """Return three people, worked on together or in chunks of two, the last of which is padded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "_MOST_AT_ONCE", request.param)
+        return _small_study()
+
+
+def _small_study():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(8, 2))
     shown = [rng.choice(8, 3, replace=False) for _ in range(9)]

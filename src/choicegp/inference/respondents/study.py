@@ -97,8 +97,8 @@ def gathered(answers: Answers, n_people: int, n_numbers: int, n_utilities: int) 
         at_once = max(1, min(_MOST_AT_ONCE, _CELLS // cells, len(people)))
         n_chunks = -(-len(people) // at_once)
         padded = np.pad(people, (0, n_chunks * at_once - len(people)), constant_values=-1)
-        places = np.minimum(np.arange(n), counts[padded][:, None] - 1)
-        rows = np.where(padded[:, None] >= 0, objects[starts[padded][:, None] + places], objects[0])
+        owner = np.where(padded >= 0, padded, people[0])  # padding sees what the first person saw
+        rows = objects[starts[owner][:, None] + np.minimum(np.arange(n), counts[owner][:, None] - 1)]
         sets = tuple(
             batch for kind in ("keep", "best", "worst")
             if (batch := _batch(answers, kind, padded, rows, counts, n_chunks)) is not None
