@@ -23,6 +23,7 @@ over people.  Rank correlation, over people, of stated weights of the topics wit
 import argparse
 import resource
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -81,6 +82,84 @@ def speed() -> None:
         print(f"| {n_people} | {seconds:.1f} | {model.fit_result_.n_iter} | {peak:.0f} |", flush=True)
 
 
+def ballot_scores(probability: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return for each person (m, 2): mean log score of her projects, and her A-mean."""
+    p = np.clip(probability, 1e-6, 1 - 1e-6)
+    logs = np.where(kept, np.log(p), np.log1p(-p)).mean(axis=1)
+    said = p > 0.5
+    with np.errstate(invalid="ignore"):
+        true = np.where(kept.any(axis=1), (said & kept).sum(axis=1) / kept.sum(axis=1), np.nan)
+        false = np.where((~kept).any(axis=1), (~said & ~kept).sum(axis=1) / (~kept).sum(axis=1), np.nan)
+    return np.column_stack([logs, np.nanmean([true, false], axis=0)])
+
+
+def logistic(X: np.ndarray, kept: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return what a pooled logistic regression on the features predicts for new projects."""
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression().fit(np.tile(X, (len(kept), 1)), kept.ravel())
+    return model.predict_proba(new)[:, 1]
+
+
+def zurich(folder: str | None) -> None:
+    """Print scores for people and for projects of whom, or of which, nothing was seen."""
+    from scipy.stats import spearmanr
+
+    data, voters = datasets.load_zurich(folder)
+    kept = data.flat_chosen.reshape(len(data), -1)
+    n_people, n_projects = kept.shape
+    X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
+    models = {"hierarchical, d = 2": (2, "hierarchical"), "hierarchical, d = 1": (1, "hierarchical"),
+              "pooled, d = 2": (2, "pooled")}  # fmt: skip
+    fold_of_person = np.random.default_rng(0).permutation(n_people) % 5
+    fold_of_project = np.random.default_rng(1).permutation(n_projects) % 5
+    for what in ("people", "projects"):
+        found = {name: np.full(kept.shape, np.nan) for name in ("popularity", "logistic", *models)}
+        for fold in range(5):
+            if what == "people":
+                rows, columns = np.flatnonzero(fold_of_person != fold), np.arange(n_projects)
+                at = np.ix_(np.flatnonzero(fold_of_person == fold), columns)
+                found["popularity"][at] = (kept[rows].sum(axis=0) + 1) / (len(rows) + 2)
+                train, asked = data.take(rows), replace(data.take(at[0].ravel()), respondents=None)
+            else:
+                columns = np.flatnonzero(fold_of_project != fold)
+                at = np.ix_(np.arange(n_people), np.flatnonzero(fold_of_project == fold))
+                found["popularity"][at] = kept[:, columns].mean(axis=1, keepdims=True)
+                ids = data.object_ids[columns]
+                chosen = [data.object_ids[columns[row]] for row in kept[:, columns]]
+                table = data.encoding.decode(data.X).set_index(data.object_ids)
+                train = ChoiceData.from_sets(
+                    table, [list(ids)] * n_people, [list(c) for c in chosen], by="id", respondents=data.respondents,
+                    empty="none",
+                )  # fmt: skip
+                asked = data
+            found["logistic"][at] = logistic(X[columns], kept[np.ix_(np.unique(rows), columns)] if what == "people"
+                                             else kept[:, columns], X[at[1].ravel()])  # fmt: skip
+            for name, (d, how) in models.items():
+                began = time.perf_counter()
+                model = ChoiceGP(d, respondents=how, threshold=True, intervals="none", progress=False).fit(train)
+                probability = np.array(model.predict_proba(asked))
+                found[name][at] = probability if what == "people" else probability[:, at[1].ravel()]
+                print(f"  {what} fold {fold}: {name} {time.perf_counter() - began:.0f} s", flush=True)
+        of_people = {name: ballot_scores(p, kept) for name, p in found.items()}
+        best = of_people["hierarchical, d = 2"]
+        for name, values in of_people.items():
+            difference = best - values
+            error = 1.96 * np.nanstd(difference, axis=0) / np.sqrt(n_people)
+            print(f"| {what} | {name} | {np.nanmean(values[:, 0]):.3f} | {np.nanmean(values[:, 1]):.3f} | "
+                  f"{np.nanmean(difference[:, 0]):+.3f} ± {error[0]:.3f} | "
+                  f"{np.nanmean(difference[:, 1]):+.3f} ± {error[1]:.3f} |", flush=True)  # fmt: skip
+    model = ChoiceGP(2, respondents="hierarchical", threshold=True, intervals="none", progress=False).fit(data)
+    topics = data.encoding.decode(data.X)["topic"].to_numpy()
+    probability = np.array(model.predict_proba(data))
+    for topic, column in (("Transportation", "transport"), ("Culture", "culture"), ("Nature", "nature")):
+        own = probability[:, topics == topic].mean(axis=1) - probability.mean(axis=1)
+        raw = kept[:, topics == topic].mean(axis=1) - kept.mean(axis=1)
+        stated = voters[f"weight_{column}"].to_numpy(float)
+        print(f"stated weight of {topic}: rank correlation {spearmanr(stated, own).statistic:.2f} with what the model "
+              f"keeps of it, {spearmanr(stated, raw).statistic:.2f} with what was ticked", flush=True)  # fmt: skip
+
+
 def main() -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,6 +172,8 @@ def main() -> None:
         accuracy(range(options.first, options.first + options.seeds))
     elif options.part == "speed":
         speed()
+    else:
+        zurich(options.data)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ Objects with measured outputs (an `ObjectTable`, whose `choices` method makes th
     `vehicle`, `benchmark_problem` (DTLZ and ZDT, from pymoo), and from files `load_am`, `load_edm`,
     `load_jura`, `load_slump`.
 Choices from files
-    `load_ellipses` (a real person's), `load_sincos` (a `SinCosFiles`: train, known, new).
+    `load_ellipses` (a real person's), `load_zurich` (approval ballots, a `Ballots`: data, voters), `load_sincos`
+    (a `SinCosFiles`: train, known, new).
 Pieces
     `random_sets` and `all_pairs` (what to show), `noisy_choices` and `noisy_rankings` (answers with errors),
     `sincos_utilities`, `counterexample_utility`, `vehicle_outputs`, `laptops` (a catalogue) and `alice` (what laptops
@@ -29,6 +30,7 @@ from choicegp.datasets.noisy import noisy_choices, noisy_rankings
 from choicegp.datasets.people import PeopleData, many_people
 from choicegp.datasets.problems import benchmark_choices, benchmark_problem, vehicle, vehicle_outputs
 from choicegp.datasets.published import (
+    Ballots,
     ObjectTable,
     SinCosFiles,
     load_am,
@@ -37,6 +39,7 @@ from choicegp.datasets.published import (
     load_jura,
     load_sincos,
     load_slump,
+    load_zurich,
 )
 from choicegp.datasets.simulated import (
     InconsistentPreferences,
@@ -52,6 +55,7 @@ from choicegp.datasets.simulated import (
 )
 
 __all__ = [
+    "Ballots",
     "InconsistentPreferences",
     "ObjectTable",
     "PeopleData",
@@ -73,6 +77,7 @@ __all__ = [
     "load_jura",
     "load_sincos",
     "load_slump",
+    "load_zurich",
     "many_people",
     "noisy_choices",
     "noisy_rankings",
