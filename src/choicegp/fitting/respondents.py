@@ -182,7 +182,7 @@ def _population(known: Known) -> Population:
 
 
 def _joined(before: StudyPosterior, after: StudyPosterior) -> StudyPosterior:
-    """Put the people of a later study among those of an earlier one, in whose place they come if they were there."""
+    """Put the people of a later study into an earlier one, in whose places they come if they were there."""
     ids = (*before.ids, *(i for i in after.ids if i not in set(before.ids)))
     number = {respondent: i for i, respondent in enumerate(ids)}
     moved = np.array([number[i] for i in after.ids])

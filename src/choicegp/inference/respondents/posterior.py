@@ -95,7 +95,7 @@ class StudyPosterior(NamedTuple):
         return np.asarray(precision), np.asarray(linear)
 
     def population(self, seed: int = 0) -> Posterior:
-        """Return the posterior of the population's utilities, as draws: those of a person like the average."""
+        """Return the posterior of the population's utilities, of a person like the average, as draws."""
         roots = np.asarray(whitening_roots(self.prior.population, self.points))
         p, n = roots.shape[:2]
         half = np.random.default_rng(seed).normal(size=(N_GAUSSIAN // 2, len(self.mean))) @ self.root
