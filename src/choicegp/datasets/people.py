@@ -46,7 +46,8 @@ def many_people(
     n_people, n_sets : int
         Number of people, and of sets that each of them sees.
     between : float
-        Share of the utilities' variance that is between people: 0 where all are the same, 1 where nobody is like another.
+        Share of the utilities' variance that is between people: 0 where all are the same, 1 where they have nothing in
+        common.
     random_state : int or None
         Seed. None: a new one.
     n_objects, n_features, n_utilities, set_size : int

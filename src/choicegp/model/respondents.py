@@ -2,8 +2,8 @@
 
 The utilities of person r are u_{r,i}(x) = m_i(x) + delta_{r,i}(x).  The population's m has the prior of one person
 (`choicegp.model.prior.UtilityPrior`, with its shared part); delta has the same covariance times a ratio, which is
-learned for each part, and is independent between people.  A ratio of zero means that all people are the same, a large one
-that a person's answers say nothing about others.  A threshold has a variance of its own between people: how much
+learned for each part, and is independent between people.  A ratio of zero means that all people are the same, a large
+one that a person's answers say nothing about others.  A threshold has a variance of its own between people: how much
 people keep differs more, or less, than what they like.
 """
 
