@@ -130,13 +130,27 @@ def test_nobody_is_named(halves, model):
 
 def test_questions_for_one_person_are_refused(model, halves):
     with pytest.raises(ChoiceGPError, match="knows one person"):
-        model.loo()
-    with pytest.raises(ChoiceGPError, match="knows one person"):
         model.diagnose()
     pooled = ChoiceGP(2, intervals="none", **QUICK).fit(halves[0])
     assert any("6 respondents were pooled" in note for note in pooled.fit_result_.notes)
     with pytest.raises(ChoiceGPError, match="models of many people"):
         pooled.adapt(halves[0])
+    with pytest.raises(ChoiceGPError, match="knows one person"):
+        pooled.loo(by="respondent")
+
+
+def test_sets_and_people_are_left_out(model, halves):
+    by_set, by_person = model.loo(), model.loo(by="respondent")
+    inside = np.sum(model.log_prob(halves[0]))
+    # The more is left out the less is known.
+    assert by_person.elpd < by_set.elpd < inside
+    assert by_set.n_effective == pytest.approx(inside - by_set.elpd)
+    assert by_set.method == "refit"
+    # A person without her answers is a new one, but for what she said about the population.
+    new = model.log_prob(replace(halves[0], respondents=None))
+    assert np.corrcoef(new, by_person.pointwise)[0, 1] > 0.7
+    with pytest.raises(ChoiceGPError, match="by must be"):
+        model.loo(by="person")
 
 
 @pytest.mark.parametrize(
