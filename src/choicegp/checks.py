@@ -27,10 +27,11 @@ def seed(random_state: object) -> int:
     return whole_number("random_state", random_state, 0)
 
 
-def check_one_of(name: str, value: object, options: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of the options of an argument."""
+def check_one_of(name: str, value: object, options: tuple[str, ...]) -> str:
+    """Return a value that is one of the options of an argument, and refuse any other."""
     if not isinstance(value, str) or value not in options:
         raise ChoiceGPError(f"{name} must be {' or '.join(map(repr, options))}, not {value!r}")
+    return value
 
 
 def number_option(name: str, value: Any, least: float, most: float) -> float:

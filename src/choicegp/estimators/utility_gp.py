@@ -9,7 +9,7 @@ import numpy as np
 from choicegp.checks import counted, whole_number
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ExtrapolationWarning
+from choicegp.errors import ChoiceGPError, ExtrapolationWarning
 from choicegp.estimators.base import Estimator, prediction_table
 from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
@@ -132,7 +132,17 @@ class UtilityGP(Estimator):
         if message := str(together(found)):
             warnings.warn(message, ExtrapolationWarning, stacklevel=2)
 
+    def _check_population(self) -> None:
+        """Refuse questions about everyone where people have nothing in common."""
+        study = self.fitted_.study
+        if study is not None and study.prior.alone:
+            raise ChoiceGPError(
+                "with respondents='individual' there is no population whose utilities could be asked for: predict sets "
+                "that name their respondent, or use respondents='hierarchical'"
+            )
+
     def _utilities(self, X: Any) -> Utilities:
+        self._check_population()
         fitted = self.fitted_
         with computing(self.device):
             shown: Objects | int = fitted.n_shown
@@ -149,6 +159,7 @@ class UtilityGP(Estimator):
     def sample_utilities(self, X: Any, n_samples: int, random_state: int | None = 0) -> np.ndarray:
         """Return joint posterior samples of the utilities, (S, n, d)."""
         self._check_fitted()
+        self._check_population()
         with computing(self.device):
             drawn = joint_samples(self.posterior_, self.fitted_.objects(X), n_samples, random_state)
         self._warn_outside(X)
@@ -182,20 +193,21 @@ class UtilityGP(Estimator):
         return table
 
     def loo(
-        self, method: str = "cavity", *, max_refits: int | None = None, random_state: int | None = 0
+        self, method: str = "cavity", *, by: str = "set", max_refits: int | None = None, random_state: int | None = 0
     ) -> "LooResult":
         """Return how well each training set is predicted from all others, with the hyperparameters held fixed.
 
         "cavity" takes the set's own site out of the posterior and, where that is not enough, fits without the set
         (at most ``max_refits`` times, by default 60); "psis" is the paper's Pareto-smoothed importance sampling.
-        A warning names the number of sets on which the result cannot be trusted.
+        A warning names the number of sets on which the result cannot be trusted.  Of a model of many people, the rest
+        of a person's answers is learned again; ``by="respondent"`` leaves out all of them, as if she were new.
         """
         from choicegp.selection.loo import leave_one_out
 
         self._check_fitted()
         with computing(self.device):
             result = leave_one_out(
-                self.fitted_, method, max_refits=max_refits, random_state=random_state, n_jobs=self.n_jobs
+                self.fitted_, method, by=by, max_refits=max_refits, random_state=random_state, n_jobs=self.n_jobs
             )
         if result.warning:
             warnings.warn(result.warning, UserWarning, stacklevel=2)

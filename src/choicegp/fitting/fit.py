@@ -16,7 +16,17 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
-from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, excess_note, notes_on, posed, scaling
+from choicegp.fitting.record import (
+    PLUG_IN,
+    FitResult,
+    Fitted,
+    drawn_seed_note,
+    excess_note,
+    notes_on,
+    pooled_note,
+    posed,
+    scaling,
+)
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior
@@ -55,12 +65,27 @@ def fit_posterior(
         if options.threshold is None and warm.errors.has_threshold:
             options = options._replace(threshold=True)
     options = options.decided(data)
+    if options.respondents != "pooled":
+        return _fit_people(data, options, clock, warm is not None or neighbour is not None or checkpoint is not None)
     if warm is not None:
         _check_warm(options, warm)
     if options.object_effects is None:
         plain = _fit(data, options.plain, clock, warm, neighbour, checkpoint)
         return completed(plain, options, clock)
     return _fit(data, options, clock, warm, neighbour, checkpoint)
+
+
+def _fit_people(data: ChoiceData | ChoiceFolder, options: FitOptions, clock: Clock, begun: bool) -> Fitted:
+    # What only studies need takes time to import.
+    from choicegp.fitting.respondents import fit_study
+
+    assert isinstance(data, ChoiceData)
+    if begun:
+        raise ChoiceGPError(
+            f"init= and checkpoint= do not work with respondents={options.respondents!r}: leave them out. New answers "
+            "of people, known or new, are learned by adapt(data)"
+        )
+    return fit_study(data, options, _first_prior, clock)
 
 
 def completed(plain: Fitted, options: FitOptions, clock: Clock) -> Fitted:
@@ -113,7 +138,7 @@ def _fit(
         problem = posed(data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors)
         found, words = _fit_at_objects(problem, options, clock, warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
-        notes += excess_note(data, options.errors, options.n_utilities)
+        notes += excess_note(data, options.errors, options.n_utilities) + pooled_note(data)
     if options.drawn_seed:
         notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from choicegp.checks import counted, flag_option, jobs_option, number_option, seed, whole_number
+from choicegp.checks import check_one_of, counted, flag_option, jobs_option, number_option, seed, whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
@@ -20,6 +20,8 @@ _STARTS, MORE_STARTS, _FEW_OBJECTS = 3, 9, 160  # where a start costs little, mo
 # ended up to 42 nats below the best of six seeds, sixteen at most 11, and took a fifth more time.
 _MOST_STARTS = 16
 _FIRST_LAPSE = 0.05
+RESPONDENTS = ("pooled", "individual", "hierarchical", "auto")
+"""How the answers of several people are related."""
 
 
 class FitOptions(NamedTuple):
@@ -46,6 +48,7 @@ class FitOptions(NamedTuple):
     drawn_seed: bool = False
     errors: ErrorModel = DISCERNIBILITY
     threshold: bool | None = False  # None: where the data have empty answers
+    respondents: str = "pooled"
 
     @classmethod
     def validated(cls, params: dict[str, Any]) -> "FitOptions":
@@ -85,6 +88,7 @@ class FitOptions(NamedTuple):
             drawn_seed=params["random_state"] is None,
             errors=_rule_option(params.get("rule", "pareto")),
             threshold=_flag_or_auto("threshold", params.get("threshold", False)),
+            respondents=check_one_of("respondents", params.get("respondents", "pooled"), RESPONDENTS),
         )
 
     @property
@@ -101,6 +105,8 @@ class FitOptions(NamedTuple):
         """Fill in the inference and the threshold, where they depend on the data."""
         self = self._replace(errors=self._errors_for(data))
         method = self.method
+        if self.respondents != "pooled":
+            return self._for_people(data)
         if isinstance(data, ChoiceFolder) and not isinstance(method, Auto | Sparse):
             raise ChoiceGPError(
                 f"a ChoiceFolder is fitted by inference='sparse', not {method.name!r}: leave it at 'auto', "
@@ -116,6 +122,18 @@ class FitOptions(NamedTuple):
         if effects is None and not (method.begins_dense and self.learn_hyperparameters):
             effects = False
         return self._replace(method=method, object_effects=effects)
+
+    def _for_people(self, data: ChoiceData | ChoiceFolder) -> "FitOptions":
+        """Return the options of a fit of all people together, which has an inference of its own."""
+        if isinstance(data, ChoiceFolder) or not isinstance(self.method, Auto | Dense):
+            what = "a ChoiceFolder" if isinstance(data, ChoiceFolder) else f"inference={self.method.name!r}"
+            raise ChoiceGPError(
+                f"respondents={self.respondents!r} does not work with {what}: use inference='auto' and a ChoiceData, "
+                "or respondents='pooled'"
+            )
+        method = self.method.decided(True) if isinstance(self.method, Auto) else self.method
+        effects = False if self.object_effects is None and not self.learn_hyperparameters else self.object_effects
+        return self._replace(method=method, object_effects=effects, intervals=False)
 
     def with_threshold_as_in(self, data: ChoiceData) -> "FitOptions":
         """Return the options with the threshold decided by these data, for fits to parts of them too."""

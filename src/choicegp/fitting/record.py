@@ -10,6 +10,7 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.data.scaling import FeatureScaling
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
+from choicegp.inference.respondents.posterior import StudyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
 from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.reading.encoding import FeatureEncoding
@@ -91,6 +92,8 @@ class Fitted(NamedTuple):
     errors : ErrorModel
     data : ChoiceData
         The training data; of a folder, a sample of its sets.
+    study : StudyPosterior or None
+        What is known about each person, where people were fitted together; ``posterior`` is the population's then.
     """
 
     posterior: Posterior
@@ -101,6 +104,7 @@ class Fitted(NamedTuple):
     codes: dict[Any, int]
     errors: ErrorModel
     data: ChoiceData
+    study: StudyPosterior | None = None
 
     def noted(self, note: str) -> "Fitted":
         """Return the same fit with a further note."""
@@ -245,6 +249,17 @@ def one_utility_note(data: ChoiceData, n_utilities: int, consequence: str = "") 
         f"with one utility no two objects can be chosen together, as they were in {n_several} of "
         f'{counted(len(data), "set")}{consequence}; use n_utilities=2 or "auto" (choicegp fit -d 2, or choicegp '
         "select); if the question was for the one best object, leave these sets out and use BatchPreferenceGP",
+    )
+
+
+def pooled_note(data: ChoiceData) -> tuple[str, ...]:
+    """Say that several people were fitted as if they were one."""
+    n_people = 0 if data.respondents is None else len(set(np.asarray(data.respondents).tolist()))
+    if n_people < 2:
+        return ()
+    return (
+        f"the answers of {n_people} respondents were pooled as if one person had given them; "
+        "respondents='hierarchical' (choicegp fit --people hierarchical) tells them apart",
     )
 
 

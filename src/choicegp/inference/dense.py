@@ -6,13 +6,10 @@ parameterisation of t-SVGP, Adam et al. 2021).  With sites fixed, the gradient w
 covariance K is (α α^T - Q) / 2, α = K^-1 m and Q = (K + Λ^-1)^-1: nothing is differentiated through a
 factorisation.
 
-Local optima dominate the result, so every start is annealed (the likelihood's weight rises from 0.05 to 1,
-with the hyperparameters held: at low weight they would call everything noise), several starts from several
-lengthscales are tried, and the one with the best bound continues.
+Starts are annealed and compared as `choicegp.inference.annealing` says.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +19,8 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.programs import program
+from choicegp.inference.annealing import AnnealedInference, Course, Schedule, StepTrace
 from choicegp.inference.driver import Inferred, Learning, Task, Verdict, inferred_from_sites
 from choicegp.inference.expectation import SharedCovariance, expect, marginals, quasi_normals
 from choicegp.inference.posterior import (
@@ -37,13 +35,10 @@ from choicegp.inference.posterior import (
 )
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites, add_up, zero_sites
-from choicegp.inference.starts import ANNEALING, LENGTHSCALES, Start, covariance_at, random_start, scaled
+from choicegp.inference.starts import ANNEALING, Start, covariance_at, random_start
 from choicegp.model.prior import UtilityPrior, log_density
 
-BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 N_POINTS = 16
-_ATTEMPTS = 4  # at a block of steps
-_TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 LAPSE_PRIOR = (2.0, 20.0)
 """Beta prior of a learned lapse rate."""
 LOG_BOUNDS = (-8.0, 14.0)
@@ -99,14 +94,6 @@ class DenseState(NamedTuple):
     rho: Array
     rate: Array
     objective: Array
-
-
-class DenseTrace(NamedTuple):
-    """What a step reports."""
-
-    bound: Array
-    objective: Array
-    residual: Array
 
 
 def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | None) -> DenseState:
@@ -170,7 +157,7 @@ def _climb(
 
 def _step(
     state: DenseState, schedule: tuple[Array, Array, Array], problem: Problem, normals: tuple, learning: Learning
-) -> tuple[DenseState, DenseTrace]:
+) -> tuple[DenseState, StepTrace]:
     weight, learn, steady = schedule
     moments = condition(state.factor, state.sites)
     value, target, forces, lapsed = target_sites(
@@ -203,13 +190,13 @@ def _step(
         n_sets = sum((jnp.sum(batch.weight) for batch in problem.batches), jnp.zeros(()))
         lapse = jnp.where(learn, (lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
     after = DenseState(prior, factor, sites, lapse, adam, rho, rate, objective)
-    return after, DenseTrace(bound, objective, residual)
+    return after, StepTrace(bound, objective, residual)
 
 
 @partial(program, static="learning")
 def run_block(
     state: DenseState, schedule: tuple, problem: Problem, normals: tuple, learning: Learning
-) -> tuple[DenseState, DenseTrace]:
+) -> tuple[DenseState, StepTrace]:
     """Make the steps of a schedule."""
     return jax.lax.scan(lambda s, x: _step(s, x, problem, normals, learning), state, schedule)
 
@@ -217,150 +204,53 @@ def run_block(
 _first_sites = program(target_sites)
 
 
-class DenseCourse(NamedTuple):
-    """A start, the blocks of steps made from it, and how many of them were made while starts were compared."""
-
-    state: DenseState
-    traces: tuple[DenseTrace, ...] = ()
-    n_tried: int = 0
-
-    @property
-    def n_steps(self) -> int:
-        """Number of steps made."""
-        return BLOCK * len(self.traces)
-
-    @property
-    def quality(self) -> tuple[int, float]:
-        """What starts are compared by."""
-        # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
-        objective = float(self.traces[-1].objective[-1])
-        return len(self.traces), objective if np.isfinite(objective) else -np.inf
-
-
-class DenseInference:
-    """Annealed starts, and one long run of the best; the number of steps is rounded up to whole blocks.
+class DenseInference(AnnealedInference):
+    """Annealed starts, and one long run of the best, at all shown objects of a problem.
 
     ``warm`` are the means (d, t) and covariances (d, t, t) of an earlier model at the problem's objects, to start at;
     ``grown`` are starts to be tried instead of random ones.  Neither is annealed.
     """
 
     def __init__(self, task: Task, warm: tuple[Array, Array] | None = None, grown: Sequence[Start] = ()) -> None:
-        self.task, self.warm, self.grown = task, warm, grown
+        super().__init__(task, grown)
+        self.warm = warm
         normals = quasi_normals(task.problem, task.prior.n_utilities, N_POINTS, task.seed)
         self.problem, self.normals = jax.tree.map(jnp.asarray, (task.problem, normals))
 
-    def begin(self) -> DenseCourse:
-        """Return the best of the starts."""
-        task, lapse = self.task, self.task.rate
-        if self.warm is not None:
-            _, sites, _, _ = _first_sites(*self.warm, self.problem, self.normals, 1.0, lapse)
-            return DenseCourse(begin(task.prior, self.problem, sites, lapse))
-        if self.grown:
-            best = max(self._side_by_side(self._from_given, self.grown), key=lambda course: course.quality)
-        else:
-            best = self._best_start()
-        return best._replace(n_tried=len(best.traces))
+    def warm_state(self) -> DenseState | None:
+        """Return the state at the earlier model, where there is one."""
+        if self.warm is None:
+            return None
+        lapse = self.task.rate
+        _, sites, _, _ = _first_sites(*self.warm, self.problem, self.normals, 1.0, lapse)
+        return begin(self.task.prior, self.problem, sites, lapse)
 
-    def step(self, course: DenseCourse) -> DenseCourse:
-        """Make a block of steps at full weight."""
-        return self._block(course, np.ones(BLOCK), "fit", learn=True, steady=bool(course.traces))
+    def random_state(self, prior: UtilityPrior, rng: np.random.Generator) -> DenseState:
+        """Return the state whose utilities are smooth random functions."""
+        return begin(prior, self.problem, random_start(prior, self.problem, rng), self.task.rate)
 
-    def verdict(self, course: DenseCourse) -> Verdict | None:
-        """Stop when a block gains next to nothing, at a limit, or where no step is finite."""
-        ended = self._ended(course)
-        finite = any(np.all(np.isfinite(trace.objective)) for trace in course.traces)
-        return ended if ended is None or finite else Verdict("failed", "the bound was not finite at any step")
+    def given_state(self, start: Start) -> DenseState:
+        """Return the state at a given start."""
+        return begin(start.prior, self.problem, start.sites, self.task.rate)
 
-    def _ended(self, course: DenseCourse) -> Verdict | None:
-        traces, task = course.traces, self.task
-        if len(traces) > course.n_tried:
-            last = traces[-1]
-            if not np.all(np.isfinite(last.objective)):
-                return Verdict("stopped", "no finite step was found; the last good place was kept")
-            gained = last.objective[-1] - (traces[-2].objective[-1] if len(traces) > 1 else -np.inf)
-            small = task.tol * max(1.0, float(abs(last.objective[-1])) / 100.0)
-            if abs(gained) < small and last.residual[-1] < 0.05:
-                return Verdict("converged", f"a block of {BLOCK} steps gained {gained:.2g} nats")
-        if course.n_steps >= task.max_iter:
-            return Verdict("stopped", f"the limit of {task.max_iter} steps")
-        return Verdict("stopped", task.watch.out_of_time) if traces and task.watch.is_up else None
+    def advance(self, state: DenseState, schedule: Schedule) -> tuple[DenseState, StepTrace]:
+        """Make the steps of a schedule."""
+        return run_block(state, schedule, self.problem, self.normals, self.task.learning)
 
-    def conclude(self, course: DenseCourse, verdict: Verdict) -> Inferred:
+    def is_healthy(self, state: DenseState) -> bool:
+        """Say whether the numbers of a state are finite."""
+        diagonal = np.diagonal(np.asarray(state.factor.root), axis1=1, axis2=2)
+        return bool(np.all(np.isfinite(np.asarray(state.sites.linear))) and np.all(np.isfinite(diagonal)))
+
+    def steadier(self, state: DenseState) -> DenseState:
+        """Return the state with more jitter."""
+        jitter = np.minimum(100.0 * np.asarray(state.factor.jitter), LAST_JITTER)
+        return state._replace(factor=_factorise_prior(state.prior, self.problem, jitter))
+
+    def conclude(self, course: Course, verdict: Verdict) -> Inferred:
         """Make the posterior."""
         state, bounds = course.state, np.concatenate([trace.bound for trace in course.traces])
         annealed = 0 if self.warm is not None or self.grown else min(len(ANNEALING[0]), len(bounds))
         return inferred_from_sites(
             self.task, state.prior, state.factor, state.sites, state.lapse, verdict, bounds, annealed
         )
-
-    def _block(self, course: DenseCourse, weights: np.ndarray, phase: str, *, learn: bool, steady: bool) -> DenseCourse:
-        """Make some steps; ones that leave the numbers are tried again, smaller and with more jitter."""
-        schedule = np.asarray(weights, float), np.full(BLOCK, learn), np.full(BLOCK, steady)
-        tried = course.state
-        for _ in range(_ATTEMPTS):
-            after, trace = run_block(tried, schedule, self.problem, self.normals, self.task.learning)
-            trace = jax.tree.map(np.asarray, trace)
-            if _is_healthy(after, trace):
-                self.task.watch.report(phase, course.n_steps + BLOCK, float(trace.bound[-1]))
-                break
-            jitter = np.minimum(100.0 * np.asarray(tried.factor.jitter), LAST_JITTER)
-            factor = _factorise_prior(tried.prior, self.problem, jitter)
-            tried = tried._replace(rho=0.25 * tried.rho, rate=0.25 * tried.rate, factor=factor)
-        else:
-            after = course.state
-        return course._replace(state=after, traces=(*course.traces, trace))
-
-    def _side_by_side(self, function: Callable[[Any], Any], starts: Iterable[Any]) -> list[Any]:
-        """Call a function of a start in several threads."""
-        with ThreadPoolExecutor(self.task.n_jobs) as pool:
-            return list(pool.map(with_settings_of_this_thread(function), starts))
-
-    def _best_start(self) -> DenseCourse:
-        """Anneal several starts from several lengthscales, and take the better half further until one is left.
-
-        The first steps after annealing tell little about where a start will end: halving by and by costs few steps
-        and is wrong less often than one comparison.
-        """
-        tried = self._side_by_side(self._annealed, range(self.task.n_starts))
-        courses = [course for course in tried if course is not None]
-        while len(courses) > 1:
-            courses = sorted(courses, key=lambda course: course.quality, reverse=True)[: (len(courses) + 1) // 2]
-            if len(courses) > 1 and not self.task.watch.is_up and courses[0].n_steps < self.task.max_iter:
-                courses = self._side_by_side(self._further, courses)
-        return courses[0]
-
-    def _annealed(self, number: int) -> DenseCourse | None:
-        task = self.task
-        if number and task.watch.is_up:
-            return None
-        own = scaled(task.prior, LENGTHSCALES[number % len(LENGTHSCALES)]) if task.learning.learn_prior else task.prior
-        sites = random_start(own, self.problem, np.random.default_rng([task.seed, number]))
-        course = DenseCourse(begin(own, self.problem, sites, task.rate))
-        annealing = ANNEALING[number % len(ANNEALING)].reshape(-1, BLOCK)
-        phases = [*annealing, *[np.ones(BLOCK)] * _TRIAL_BLOCKS]
-        for block, weights in enumerate(phases[: -(-task.max_iter // BLOCK)]):
-            free = block >= len(annealing)
-            course = self._block(course, weights, f"start {number + 1} of {task.n_starts}", learn=free, steady=free)
-            if task.watch.is_up:
-                break
-        return course
-
-    def _further(self, course: DenseCourse) -> DenseCourse:
-        for _ in range(_TRIAL_BLOCKS):
-            course = self._block(course, np.ones(BLOCK), "comparing starts", learn=True, steady=True)
-        return course
-
-    def _from_given(self, start: Start) -> DenseCourse:
-        """Make the first steps from a given place, at full weight."""
-        course = DenseCourse(begin(start.prior, self.problem, start.sites, self.task.rate))
-        for block in range(_TRIAL_BLOCKS):
-            course = self._block(course, np.ones(BLOCK), "growing", learn=True, steady=block > 0)
-            if self.task.watch.is_up:
-                break
-        return course
-
-
-def _is_healthy(state: DenseState, trace: DenseTrace) -> bool:
-    diagonal = np.diagonal(np.asarray(state.factor.root), axis1=1, axis2=2)
-    parts = (trace.objective, np.asarray(state.sites.linear), diagonal)
-    return all(bool(np.all(np.isfinite(part))) for part in parts)

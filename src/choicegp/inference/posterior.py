@@ -205,6 +205,11 @@ class Posterior(eqx.Module):
         return self.mean.shape[0]
 
     @property
+    def n_sampled(self) -> int:
+        """Number of independent normals for each object of a set, from which its utilities are sampled."""
+        return self.prior.n_parts
+
+    @property
     def has_sites(self) -> bool:
         """Whether prior and sites make the Gaussian posterior; not so in files of draws from earlier versions."""
         return self.gain.size > 0

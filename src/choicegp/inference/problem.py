@@ -81,12 +81,7 @@ def pose(
         How likely the choices are, given utilities; of sets of which the best or the worst object was asked for, its
         model of that kind.
     """
-    shown = np.unique(data.flat_shown)
-    key = np.column_stack([X[shown], codes[shown]]) if effects else X[shown]
-    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    local = np.full(len(data.X), -1)
-    local[shown] = inverse.ravel()
-    kept = shown[first]
+    kept, local = distinct_objects(data, X, codes, effects=effects)
     n_used = len(kept) + errors.has_threshold
     n = padded_size(n_used, 4)
     padding = np.full(n - len(kept), kept[0])
@@ -96,6 +91,18 @@ def pose(
         own_codes[len(kept)] = THRESHOLD
     objects = Objects(np.ascontiguousarray(X[rows]), own_codes)
     return Problem(objects, np.arange(n) < n_used, _batches(data, local, errors, len(kept)))
+
+
+def distinct_objects(
+    data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the distinct shown objects, and for every row which of them it is (-1: never shown)."""
+    shown = np.unique(data.flat_shown)
+    key = np.column_stack([X[shown], codes[shown]]) if effects else X[shown]
+    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    local = np.full(len(data.X), -1)
+    local[shown] = inverse.ravel()
+    return shown[first], local
 
 
 def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel, threshold: int) -> tuple[SetBatch, ...]:
@@ -118,7 +125,7 @@ def _batch(
     places, present = padded_places(data.offsets, sets, a - errors.has_threshold, data.flat_chosen)
     rows, chosen = local[data.flat_shown[places]].astype(np.int32), data.flat_chosen[places] & present
     if errors.has_threshold:
-        rows, present, chosen = _with_threshold(rows, present, chosen, threshold)
+        rows, present, chosen = with_threshold(rows, present, chosen, threshold)
     weight = np.ones(len(sets)) if data.weights is None else data.weights[sets]
     padding = (0, padded_size(len(sets), 3) - len(sets))
     parts: list[np.ndarray] = [np.pad(part.T, ((0, 0), padding)) for part in (rows, present, chosen)]
@@ -126,7 +133,7 @@ def _batch(
     return SetBatch(parts[0], parts[1], parts[2], np.pad(weight, padding), numbers, errors)
 
 
-def _with_threshold(
+def with_threshold(
     rows: np.ndarray, present: np.ndarray, chosen: np.ndarray, threshold: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Put the threshold after the chosen objects of each set, (m, a)."""

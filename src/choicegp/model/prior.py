@@ -44,10 +44,13 @@ class Objects(NamedTuple):
         Features.
     codes : Array (n,) of int
         One number per object id; equal ids have equal codes.  Features of what has the code `THRESHOLD` say nothing.
+    people : Array of int or None
+        Who is asked, of objects in sets: the number of a person for each set.
     """
 
     X: Float[AnyArray, "*d n c"]
     codes: Int[AnyArray, " n"]
+    people: Int[AnyArray, "1 m"] | None = None
 
 
 def threshold_like(objects: Objects) -> Objects:
@@ -153,6 +156,8 @@ class HyperPriors(NamedTuple):
     effect_variance: tuple[float, float] = (1.0, 2.0)
     warp: tuple[float, float] = (-2.3, 2.0)
     threshold_variance: tuple[float, float] = (3.0, 1.5)
+    ratio: tuple[float, float] = (-0.7, 1.5)
+    own_threshold_variance: tuple[float, float] = (2.0, 1.5)
 
     def for_features(self, n_features: int) -> "HyperPriors":
         """Return the priors for that number of features."""
@@ -160,7 +165,7 @@ class HyperPriors(NamedTuple):
         return self._replace(lengthscale=(mean + 0.5 * math.log(n_features), sd))
 
 
-def log_density(prior: UtilityPrior, hyperpriors: HyperPriors) -> Float[Array, ""]:
+def log_density(prior: eqx.Module, hyperpriors: HyperPriors) -> Float[Array, ""]:
     """Return the log density of the hyperparameters of ``prior``, up to a constant."""
     total = jnp.zeros(())
     for path, leaf in jax.tree_util.tree_leaves_with_path(prior):

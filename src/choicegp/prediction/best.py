@@ -18,7 +18,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import sobol_normals
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.respondents.posterior import AnyPosterior
 from choicegp.model.error_models import Discernibility, ErrorModel, GaussianNoise
 from choicegp.model.likelihood import MAX_ENUMERATED
 from choicegp.model.prior import Objects
@@ -27,6 +27,7 @@ from choicegp.prediction.choices import (
     N_SAMPLES,
     SCORE_SAMPLES,
     Group,
+    asked,
     groups,
     log_likelihoods,
     mean_of_logs,
@@ -39,7 +40,7 @@ def _n_samples(a: int) -> int:
 
 
 @program
-def best_table(posterior: Posterior, objects: Objects, normals: Array, errors: ErrorModel) -> Array:
+def best_table(posterior: AnyPosterior, objects: Objects, normals: Array, errors: ErrorModel) -> Array:
     """Return P(object is the best of A) for every object of each set, (a, m); the columns sum to one."""
     a, m = objects.codes.shape
     if a == 1:
@@ -67,12 +68,15 @@ class BestObjectPredictor(NamedTuple):
         The rows of the data's table, as the posterior sees them.
     data : ChoiceData
     errors : ErrorModel
+    people : int array (m,) or None
+        As in `choicegp.prediction.choices.ChoicePredictor`.
     """
 
-    posterior: Posterior
+    posterior: AnyPosterior
     objects: Objects
     data: ChoiceData
     errors: ErrorModel
+    people: np.ndarray | None = None
 
     @classmethod
     def of(cls, fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "BestObjectPredictor":
@@ -84,14 +88,15 @@ class BestObjectPredictor(NamedTuple):
             return a * max(a, self.errors.n_nodes) * _n_samples(a)
 
         for group in groups(self.data, cells):
-            yield group, Objects(self.objects.X[group.rows], self.objects.codes[group.rows])
+            people = asked(self.people, self.data, group)
+            yield group, Objects(self.objects.X[group.rows], self.objects.codes[group.rows], people)
 
     def _table(self, objects: Objects) -> np.ndarray:
         a = objects.codes.shape[0]
         return np.asarray(best_table(self.posterior, objects, self._normals(a, _n_samples(a)), self.errors))
 
     def _normals(self, a: int, n: int) -> np.ndarray:
-        return sobol_normals(self.posterior.prior.n_parts, a - 1, n, np.random.default_rng(0))
+        return sobol_normals(self.posterior.n_sampled, a - 1, n, np.random.default_rng(0))
 
     def probabilities(self) -> list[np.ndarray]:
         """P(object is the best of its set), one array per set aligned with ``data.shown``."""

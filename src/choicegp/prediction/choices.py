@@ -25,7 +25,7 @@ from choicegp.data.packing import sets_by_size, split_sets
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import Marginals, sobol_normals
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.respondents.posterior import AnyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, Discernibility, ErrorModel
 from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, MAX_SUMMED, pair_logs, subset_probabilities
 from choicegp.model.prior import THRESHOLD, Objects
@@ -75,6 +75,13 @@ def groups(data: ChoiceData, cells: Callable[[int], int]) -> Iterator[Group]:
             yield Group(sets[start : start + size], places, data.flat_shown[places])
 
 
+def asked(people: np.ndarray | None, data: ChoiceData, group: Group) -> np.ndarray | None:
+    """Return the person of each set of a group (1, m), from the people of all sets; None where all are one."""
+    if people is None:
+        return None
+    return people[np.searchsorted(data.offsets, group.places[:1], side="right") - 1]
+
+
 def _chunk_size(cells: int, n_sets: int) -> int:
     """Return a power of two, one of few: each is a program to compile, and filling up a small one takes no time."""
 
@@ -97,14 +104,17 @@ def _n_samples(a: int) -> int:
 
 
 @program
-def subset_table(posterior: Posterior, objects: Objects, normals: Array, errors: ErrorModel = DISCERNIBILITY) -> Array:
+def subset_table(
+    posterior: AnyPosterior, objects: Objects, normals: Array, errors: ErrorModel = DISCERNIBILITY
+) -> Array:
     """Return P(C | A) of every subset of each set, (2^a, m); the columns sum to one."""
     m = objects.codes.shape[1]
     a = objects.codes.shape[0] - errors.has_threshold
     if len(objects.codes) == 1:
         return jnp.tile(jnp.array([[0.0], [1.0]]), (1, m))
     utilities = set_utilities(posterior, objects, normals.shape[-1])
-    exact = a == 2 and utilities.moves is None and isinstance(errors, Discernibility)
+    independent = utilities.moves is None and utilities.marginal.root.ndim == 4
+    exact = a == 2 and independent and isinstance(errors, Discernibility)
     table = _pair_table(utilities.marginal) if exact else _mean_table(utilities, normals, errors)
     if posterior.lapse is None:
         return table
@@ -146,14 +156,14 @@ def _pair_table(marginal: Marginals) -> Array:
 
 @program
 def _drawn_answers(
-    posterior: Posterior, objects: Objects, normals: Array, chances: Chances, errors: ErrorModel = DISCERNIBILITY
+    posterior: AnyPosterior, objects: Objects, normals: Array, chances: Chances, errors: ErrorModel = DISCERNIBILITY
 ) -> Answers:
     u = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
     return mean_winners(u, chances) if isinstance(errors, BestInOne) else mean_answers(u, chances)
 
 
 def log_likelihoods(
-    posterior: Posterior, objects: Objects, chosen: np.ndarray, normals: np.ndarray, errors: ErrorModel
+    posterior: AnyPosterior, objects: Objects, chosen: np.ndarray, normals: np.ndarray, errors: ErrorModel
 ) -> Array:
     """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S).  Not to be traced."""
     # The quick form of the likelihood wants chosen objects first, then the threshold, which is the last object here.
@@ -168,7 +178,7 @@ def log_likelihoods(
 
 @program
 def _log_likelihoods(
-    posterior: Posterior, objects: Objects, order: Array, chosen: Array, normals: Array, errors: ErrorModel
+    posterior: AnyPosterior, objects: Objects, order: Array, chosen: Array, normals: Array, errors: ErrorModel
 ) -> Array:
     drawn = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
     d, a, m, n_points = drawn.shape
@@ -183,7 +193,7 @@ def _log_likelihoods(
 
 
 @program
-def _log_sums(posterior: Posterior, objects: Objects, normals: Array) -> Array:
+def _log_sums(posterior: AnyPosterior, objects: Objects, normals: Array) -> Array:
     """Return the log of the likelihood's sum over all subsets, per sample: (m, S)."""
     drawn = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
     _, a, m, n_points = drawn.shape
@@ -209,12 +219,15 @@ class ChoicePredictor(NamedTuple):
     data : ChoiceData
     errors : ErrorModel
         Which objects are kept, and how people err.
+    people : int array (m,) or None
+        The person who is asked each set, as her place in a `PersonalPosterior`.
     """
 
-    posterior: Posterior
+    posterior: AnyPosterior
     objects: Objects
     data: ChoiceData
     errors: ErrorModel = DISCERNIBILITY
+    people: np.ndarray | None = None
 
     @classmethod
     def of(cls, fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "ChoicePredictor":
@@ -230,10 +243,10 @@ class ChoicePredictor(NamedTuple):
             X, codes = self.objects.X[group.rows], self.objects.codes[group.rows]
             if hidden:
                 X, codes = np.concatenate([X, X[:1]]), np.pad(codes, ((0, 1), (0, 0)), constant_values=THRESHOLD)
-            yield group, Objects(X, codes)
+            yield group, Objects(X, codes, asked(self.people, self.data, group))
 
     def _normals(self, a: int, n: int) -> np.ndarray:
-        return sobol_normals(self.posterior.prior.n_parts, a - 1, n, np.random.default_rng(0))
+        return sobol_normals(self.posterior.n_sampled, a - 1, n, np.random.default_rng(0))
 
     def probabilities(self) -> list[np.ndarray]:
         """P(object is chosen), one array per set aligned with ``data.shown``."""

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import split_sets
 from choicegp.fitting.record import Fitted
+from choicegp.inference.respondents.posterior import NEW, StudyPosterior
 from choicegp.model.prior import Objects
 from choicegp.prediction.best import BestObjectPredictor
 from choicegp.prediction.choices import ChoicePredictor
@@ -17,12 +20,38 @@ Predictor = ChoicePredictor | BestObjectPredictor
 
 def choice_predictor(fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "Predictor | MixedPredictor":
     """Predict what is kept, and of sets of other kinds which object is marked; for ``objects`` see the predictors."""
+    if fitted.study is not None:
+        return _of_people(fitted, fitted.study, data, objects)
     return _of_kinds(ChoicePredictor.of, fitted, data, objects)
 
 
 def best_predictor(fitted: Fitted, data: ChoiceData, objects: Objects | None = None) -> "Predictor | MixedPredictor":
     """Predict the best object of each set, and of sets of the kind "worst" the worst one."""
     return _of_kinds(BestObjectPredictor.of, fitted, data, objects)
+
+
+def _of_people(
+    fitted: Fitted, study: StudyPosterior, data: ChoiceData, objects: Objects | None
+) -> "Predictor | MixedPredictor":
+    """Predict the answers of each person; one who is not known, or not named, is a new one of the population."""
+    objects = fitted.objects(data) if objects is None else objects
+    numbers = np.full(len(data), NEW) if data.respondents is None else study.numbers(data.respondents)
+    places = study.places_of(numbers)
+    kinds = np.full(len(data), "keep") if data.kinds is None else data.kinds
+    parts: list[tuple[np.ndarray, Predictor]] = []
+    for crowd in np.unique(places[:, 0]).tolist():
+        mine = places[:, 0] == crowd
+        known, own = np.unique(np.maximum(places[mine, 1], 0), return_inverse=True)
+        posterior = jax.tree.map(jnp.asarray, study.of_crowd(crowd, known))
+        person = np.zeros(len(data), int)
+        person[mine] = own.ravel()
+        for kind in ("keep", "best", "worst"):
+            sets = np.flatnonzero(mine & (kinds == kind))
+            if len(sets):
+                predictor = ChoicePredictor if kind == "keep" else BestObjectPredictor
+                errors = fitted.errors.of_kind(kind)
+                parts.append((sets, predictor(posterior, objects, data.take(sets), errors, person[sets])))
+    return MixedPredictor(data, tuple(parts))
 
 
 def _of_kinds(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from choicegp.inference.expectation import Marginals, of_differences, samples
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.respondents.posterior import AnyPosterior, PersonalPosterior
 from choicegp.model.prior import Objects, UtilityPrior
 
 
@@ -41,8 +41,12 @@ class SetUtilities(NamedTuple):
         return u[:1] + u[1:] if self.shared else u
 
 
-def set_utilities(posterior: Posterior, objects: Objects, n_points: int) -> SetUtilities:
+def set_utilities(posterior: AnyPosterior, objects: Objects, n_points: int) -> SetUtilities:
     """Return the posterior inside sets; ``objects`` holds arrays (a, m, c) and (a, m)."""
+    if isinstance(posterior, PersonalPosterior):
+        assert objects.people is not None
+        mean, covariance = posterior.moments(objects.people[0], objects)
+        return SetUtilities(of_differences(mean, covariance[0] if len(mean) == 1 else covariance))
     draws = posterior.draws
     if draws is None:
         cross, covariance = _inside_sets(posterior.prior, posterior.objects, objects, posterior.gain)

@@ -105,10 +105,10 @@ def inducing_points(objects: np.ndarray, n_parts: int, n_inducing: int, seed: in
     if n == len(distinct):
         return np.stack([distinct] * n_parts)
     rngs = (np.random.default_rng([seed, 7, i]) for i in range(n_parts))
-    return np.stack([distinct[_far_apart(distinct, n, rng)] for rng in rngs])
+    return np.stack([distinct[far_apart(distinct, n, rng)] for rng in rngs])
 
 
-def _far_apart(objects: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+def far_apart(objects: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Draw rows by k-means++: each with probability in proportion to its squared distance from those drawn before."""
     rows = np.empty(n, int)
     rows[0] = rng.integers(len(objects))

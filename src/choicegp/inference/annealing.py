@@ -1,0 +1,194 @@
+"""The course of an inference by sites: annealed starts, which are compared, and one long run of the best.
+
+Local optima dominate the result, so every start is annealed (the likelihood's weight rises from 0.05 to 1, with the
+hyperparameters held: at low weight they would call everything noise), several starts from several lengthscales are
+tried, and the one with the best bound continues.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import Array
+
+from choicegp.compute.programs import with_settings_of_this_thread
+from choicegp.inference.driver import Task, Verdict
+from choicegp.inference.starts import ANNEALING, LENGTHSCALES, scaled
+from choicegp.model.prior import UtilityPrior
+
+BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
+_ATTEMPTS = 4  # at a block of steps
+_TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
+
+Schedule = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""For each step: the likelihood's weight, whether hyperparameters are learned, and whether a drop slows the steps."""
+
+
+class StepTrace(NamedTuple):
+    """What a step reports."""
+
+    bound: Array
+    objective: Array
+    residual: Array
+
+
+class Course(NamedTuple):
+    """A start, the blocks of steps made from it, and how many of them were made while starts were compared."""
+
+    state: Any
+    traces: tuple[StepTrace, ...] = ()
+    n_tried: int = 0
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps made."""
+        return BLOCK * len(self.traces)
+
+    @property
+    def quality(self) -> tuple[int, float]:
+        """What starts are compared by."""
+        # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
+        objective = float(self.traces[-1].objective[-1])
+        return len(self.traces), objective if np.isfinite(objective) else -np.inf
+
+
+class AnnealedInference(ABC):
+    """What inferences by sites have in common; a state has at least the fields ``rho`` and ``rate``.
+
+    The number of steps is rounded up to whole blocks.  ``grown`` are starts to be tried instead of random ones.
+    """
+
+    def __init__(self, task: Task, grown: Sequence[Any] = ()) -> None:
+        self.task, self.grown = task, grown
+
+    @abstractmethod
+    def warm_state(self) -> Any:
+        """Return the state at an earlier model, where there is one; None otherwise."""
+
+    @abstractmethod
+    def random_state(self, prior: UtilityPrior, rng: np.random.Generator) -> Any:
+        """Return a state with smooth random utilities."""
+
+    @abstractmethod
+    def given_state(self, start: Any) -> Any:
+        """Return the state at a given start."""
+
+    @abstractmethod
+    def advance(self, state: Any, schedule: Schedule) -> tuple[Any, StepTrace]:
+        """Make the steps of a schedule."""
+
+    @abstractmethod
+    def is_healthy(self, state: Any) -> bool:
+        """Say whether the numbers of a state are finite."""
+
+    @abstractmethod
+    def steadier(self, state: Any) -> Any:
+        """Return a state from which steps that left the numbers may be tried again."""
+
+    @abstractmethod
+    def conclude(self, course: Course, verdict: Verdict) -> Any:
+        """Make the posterior."""
+
+    def begin(self) -> Course:
+        """Return the best of the starts."""
+        warm = self.warm_state()
+        if warm is not None:
+            return Course(warm)
+        if self.grown:
+            best = max(self._side_by_side(self._from_given, self.grown), key=lambda course: course.quality)
+        else:
+            best = self._best_start()
+        return best._replace(n_tried=len(best.traces))
+
+    def step(self, course: Course) -> Course:
+        """Make a block of steps at full weight."""
+        return self._block(course, np.ones(BLOCK), "fit", learn=True, steady=bool(course.traces))
+
+    def verdict(self, course: Course) -> Verdict | None:
+        """Stop when a block gains next to nothing, at a limit, or where no step is finite."""
+        ended = self._ended(course)
+        finite = any(np.all(np.isfinite(trace.objective)) for trace in course.traces)
+        return ended if ended is None or finite else Verdict("failed", "the bound was not finite at any step")
+
+    def _ended(self, course: Course) -> Verdict | None:
+        traces, task = course.traces, self.task
+        if len(traces) > course.n_tried:
+            last = traces[-1]
+            if not np.all(np.isfinite(last.objective)):
+                return Verdict("stopped", "no finite step was found; the last good place was kept")
+            gained = last.objective[-1] - (traces[-2].objective[-1] if len(traces) > 1 else -np.inf)
+            small = task.tol * max(1.0, float(abs(last.objective[-1])) / 100.0)
+            if abs(gained) < small and last.residual[-1] < 0.05:
+                return Verdict("converged", f"a block of {BLOCK} steps gained {gained:.2g} nats")
+        if course.n_steps >= task.max_iter:
+            return Verdict("stopped", f"the limit of {task.max_iter} steps")
+        return Verdict("stopped", task.watch.out_of_time) if traces and task.watch.is_up else None
+
+    def _block(self, course: Course, weights: np.ndarray, phase: str, *, learn: bool, steady: bool) -> Course:
+        """Make some steps; ones that leave the numbers are tried again, smaller and steadier."""
+        schedule = np.asarray(weights, float), np.full(BLOCK, learn), np.full(BLOCK, steady)
+        tried = course.state
+        for _ in range(_ATTEMPTS):
+            after, trace = self.advance(tried, schedule)
+            trace = StepTrace(*(np.asarray(part) for part in trace))  # type: ignore[arg-type]
+            if np.all(np.isfinite(trace.objective)) and self.is_healthy(after):
+                self.task.watch.report(phase, course.n_steps + BLOCK, float(trace.bound[-1]))
+                break
+            tried = self.steadier(tried._replace(rho=0.25 * tried.rho, rate=0.25 * tried.rate))
+        else:
+            after = course.state
+        return course._replace(state=after, traces=(*course.traces, trace))
+
+    def _side_by_side(self, function: Callable[[Any], Any], starts: Iterable[Any]) -> list[Any]:
+        """Call a function of a start in several threads."""
+        with ThreadPoolExecutor(self.task.n_jobs) as pool:
+            return list(pool.map(with_settings_of_this_thread(function), starts))
+
+    def _best_start(self) -> Course:
+        """Anneal several starts from several lengthscales, and take the better half further until one is left.
+
+        The first steps after annealing tell little about where a start will end: halving by and by costs few steps
+        and is wrong less often than one comparison.
+        """
+        courses = self._all_annealed()
+        while len(courses) > 1:
+            courses = sorted(courses, key=lambda course: course.quality, reverse=True)[: (len(courses) + 1) // 2]
+            if len(courses) > 1 and not self.task.watch.is_up and courses[0].n_steps < self.task.max_iter:
+                courses = self._side_by_side(self._further, courses)
+        return courses[0]
+
+    def _all_annealed(self) -> list[Course]:
+        """Anneal all starts for which there is time."""
+        tried = self._side_by_side(self._annealed, range(self.task.n_starts))
+        return [course for course in tried if course is not None]
+
+    def _annealed(self, number: int) -> Course | None:
+        task = self.task
+        if number and task.watch.is_up:
+            return None
+        own = scaled(task.prior, LENGTHSCALES[number % len(LENGTHSCALES)]) if task.learning.learn_prior else task.prior
+        course = Course(self.random_state(own, np.random.default_rng([task.seed, number])))
+        annealing = ANNEALING[number % len(ANNEALING)].reshape(-1, BLOCK)
+        phases = [*annealing, *[np.ones(BLOCK)] * _TRIAL_BLOCKS]
+        for block, weights in enumerate(phases[: -(-task.max_iter // BLOCK)]):
+            free = block >= len(annealing)
+            course = self._block(course, weights, f"start {number + 1} of {task.n_starts}", learn=free, steady=free)
+            if task.watch.is_up:
+                break
+        return course
+
+    def _further(self, course: Course) -> Course:
+        for _ in range(_TRIAL_BLOCKS):
+            course = self._block(course, np.ones(BLOCK), "comparing starts", learn=True, steady=True)
+        return course
+
+    def _from_given(self, start: Any) -> Course:
+        """Make the first steps from a given place, at full weight."""
+        course = Course(self.given_state(start))
+        for block in range(_TRIAL_BLOCKS):
+            course = self._block(course, np.ones(BLOCK), "growing", learn=True, steady=block > 0)
+            if self.task.watch.is_up:
+                break
+        return course

@@ -1,0 +1,299 @@
+"""Steps of the inference for many people: sites of all sets, the population, and the hyperparameters.
+
+With the sites fixed, the evidence of the Gaussian model that they make is
+
+    F = sum_r (η^T V η - log |I + W^T C W|) / 2 + (b^T (I + H)^-1 b - log |I + H|) / 2,
+
+H and b being the population's precision and linear part; its gradient is the gradient of the bound (see
+`choicegp.inference.dense`).  Nothing is differentiated through a person's factorisations.  People are worked through in
+chunks, so that memory does not grow with their number.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from choicegp.compute.programs import program
+from choicegp.inference.annealing import Schedule, StepTrace
+from choicegp.inference.dense import LAPSE_PRIOR, LOG_BOUNDS, Adam
+from choicegp.inference.driver import Learning
+from choicegp.inference.expectation import expect, expected_log_likelihood, of_differences
+from choicegp.inference.problem import SetBatch
+from choicegp.inference.respondents.blocks import (
+    PersonMoments,
+    inform,
+    person_moments,
+    population_part,
+    prior_blocks,
+    slopes,
+    whitening_roots,
+)
+from choicegp.inference.respondents.study import Crowd, Study
+from choicegp.inference.sites import Sites, psd_part
+from choicegp.model.prior import Objects, log_density
+from choicegp.model.respondents import StudyPrior
+
+_DECAY, _EPSILON = (0.8, 0.95), 1e-3  # of Adam
+
+
+class StudySites(NamedTuple):
+    """Sites of all people, and a linear part for the population that starts may have and that fades."""
+
+    people: tuple[Sites, ...]  # of each crowd, with a leading axis of chunks: (k, R, d, n, n) and (k, R, d, n)
+    population: Array  # (p M,)
+
+
+class Population(NamedTuple):
+    """The posterior of v, N(mean, root^T root)."""
+
+    mean: Array  # (p M,)
+    root: Array  # (p M, p M)
+    log_det: Array  # log |I + H|
+
+
+class StudyState(NamedTuple):
+    """Where the optimisation stands."""
+
+    prior: StudyPrior
+    sites: StudySites
+    lapse: Array | None
+    adam: Adam
+    rho: Array
+    rate: Array
+    objective: Array
+
+
+def objects_of(study: Study, rows: Array) -> Objects:
+    """Look up objects of the study."""
+    return Objects(jnp.asarray(study.objects.X)[rows], jnp.asarray(study.objects.codes)[rows])
+
+
+def evidence(prior: StudyPrior, study: Study, sites: StudySites) -> tuple[Array, Population]:
+    """Return F of the module's docstring, and the population's posterior."""
+    roots = whitening_roots(prior.population, study.points)
+    order = sites.population.shape[0]
+    precision, linear, value = jnp.eye(order), sites.population, jnp.zeros(())
+    if study.known is not None:
+        precision, linear = jnp.asarray(study.known.precision), linear + study.known.linear
+
+    def of_chunk(rows: Array, own: Sites) -> tuple[Array, Array, Array]:
+        blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
+        information = inform(prior, blocks, own)
+        return *population_part(prior, blocks, information), 0.5 * jnp.sum(information.fitted - information.log_det)
+
+    for crowd, own in zip(study.crowds, sites.people, strict=True):
+
+        def add(total: tuple, chunk: tuple) -> tuple[tuple, None]:
+            return jax.tree.map(jnp.add, total, of_chunk(*chunk)), None
+
+        (precision, linear, value), _ = jax.lax.scan(add, (precision, linear, value), (jnp.asarray(crowd.rows), own))
+    factor = jnp.linalg.cholesky(precision)
+    mean = cho_solve((factor, True), linear)
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diag(factor)))
+    root = solve_triangular(factor, jnp.eye(order), lower=True)
+    return value + 0.5 * (linear @ mean - log_det), Population(mean, root, log_det)
+
+
+class Pass(NamedTuple):
+    """What one pass over all people gives."""
+
+    value: Array  # sum of the expected log-likelihoods
+    target: tuple[Sites, ...]  # sites that the present posterior asks for
+    lapsed: Array
+    penalty: Array  # sum_r m·(η - Λ m) - tr(Λ S) + log |I + W^T C W|
+    residual: Array  # squared norms of forces - duals, and of forces
+    gradient: StudyPrior  # of the evidence of the Gaussian model that the sites make
+
+
+def pass_over_people(
+    prior: StudyPrior, study: Study, sites: StudySites, population: Population, normals: tuple, weight: Array,
+    lapse: Array | None,
+) -> Pass:  # fmt: skip
+    """Make every person's posterior, and the sites that it asks for."""
+    roots, pull_to_prior = jax.vjp(lambda prior: whitening_roots(prior.population, study.points), prior)
+    nothing = jax.tree.map(jnp.zeros_like, (prior, roots))
+    targets, sums = [], (jnp.zeros(()), jnp.zeros(()), jnp.zeros(()), jnp.zeros(2), *nothing)
+
+    def of_chunk(sums: tuple, chunk: tuple[Array, tuple[SetBatch, ...], Sites, tuple]) -> tuple[tuple, Sites]:
+        rows, batches, own, draws = chunk
+        objects = objects_of(study, rows)
+        blocks, pull = jax.vjp(lambda prior, roots: prior_blocks(prior, roots, study.points, objects), prior, roots)
+        information = inform(prior, blocks, own)
+        moments = person_moments(prior, blocks, own, information, population.mean, population.root)
+        value, target, forces, lapsed = target_of(moments, batches, draws, weight, lapse)
+        dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
+        traced = jnp.sum(own.precision * jnp.einsum("rdidj->rdij", moments.covariance))
+        penalty = jnp.sum(moments.mean * dual) - traced + jnp.sum(information.log_det)
+        norms = jnp.stack([jnp.sum((forces - dual) ** 2), jnp.sum(forces**2)])
+        slope = pull(slopes(prior, blocks, information, dual, population.mean, population.root))
+        return jax.tree.map(jnp.add, sums, (value, lapsed, penalty, norms, *slope)), target
+
+    for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
+        chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
+        sums, target = jax.lax.scan(of_chunk, sums, chunks)
+        targets.append(target)
+    value, lapsed, penalty, norms, gradient, of_roots = sums
+    gradient = jax.tree.map(jnp.add, gradient, pull_to_prior(of_roots)[0])
+    return Pass(value, tuple(targets), lapsed, penalty, norms, gradient)
+
+
+def in_sets(moments: PersonMoments, batch: SetBatch) -> tuple[Array, Array]:
+    """Return means (d, a, m) and covariances (d, d, a, a, m) inside sets, s of each person in a row."""
+    owner = jnp.repeat(jnp.arange(len(moments.mean)), batch.rows.shape[1] // len(moments.mean))
+    mean = moments.mean[owner[None, :], :, batch.rows]  # (a, m, d)
+    rows, columns = batch.rows[:, None], batch.rows[None, :]
+    covariance = moments.covariance[owner[None, None, :], :, rows, :, columns]  # (a, a, m, d, d)
+    return jnp.moveaxis(mean, 2, 0), jnp.moveaxis(covariance, (3, 4), (0, 1))
+
+
+def target_of(
+    moments: PersonMoments, batches: tuple[SetBatch, ...], normals: tuple, weight: Array, lapse: Array | None
+) -> tuple[Array, Sites, Array, Array]:
+    """Return expected log-likelihood, sites, forces and lapsed share of the sets of R people."""
+    people, d, n = moments.mean.shape
+    precision, linear = jnp.zeros((people, d, n, n)), jnp.zeros((people, d, n))
+    forces, value, lapsed = linear, jnp.zeros(()), jnp.zeros(())
+    for batch, draws in zip(batches, normals, strict=True):
+        mean, covariance = in_sets(moments, batch)
+        expected = expect(of_differences(mean, covariance), batch, draws, lapse)
+        own = jnp.asarray(weight * batch.weight)
+        curvature, gradient = own * psd_part(expected.curvature), own * expected.gradient
+        toward = gradient + jnp.einsum("dopm,dpm->dom", curvature, mean)
+        owner = jnp.repeat(jnp.arange(people), batch.rows.shape[1] // people)
+        at = owner[None, None, :], slice(None), batch.rows[:, None], batch.rows[None, :]
+        precision = precision.at[at].add(jnp.moveaxis(curvature, 0, -1))
+        linear = linear.at[owner[None, :], :, batch.rows].add(jnp.moveaxis(toward, 0, -1))
+        forces = forces.at[owner[None, :], :, batch.rows].add(jnp.moveaxis(gradient, 0, -1))
+        value += jnp.sum(batch.weight * expected.value)
+        lapsed += jnp.sum(batch.weight * expected.lapsed)
+    return value, Sites(precision, linear), forces, lapsed
+
+
+def _objective(state: StudyState, bound: Array, learning: Learning) -> Array:
+    objective = bound
+    if learning.hyperpriors is not None:
+        objective += log_density(state.prior, learning.hyperpriors)
+    if learning.learn_lapse:
+        assert state.lapse is not None
+        objective += (LAPSE_PRIOR[0] - 1.0) * jnp.log(state.lapse) + (LAPSE_PRIOR[1] - 1.0) * jnp.log1p(-state.lapse)
+    return objective
+
+
+def _climbed(state: StudyState, gradient: Any, learning: Learning) -> tuple[StudyPrior, Adam]:
+    """One Adam step of the hyperparameters with the sites fixed."""
+    parameters, restore = ravel_pytree(state.prior)
+    slope = ravel_pytree(gradient)[0]
+    if learning.hyperpriors is not None:
+        slope += ravel_pytree(jax.grad(log_density)(state.prior, learning.hyperpriors))[0]
+    update, adam = state.adam.direction(slope, _DECAY, _EPSILON)
+    return restore(jnp.clip(parameters + state.rate * update, *LOG_BOUNDS)), adam
+
+
+def _step(
+    state: StudyState, schedule: tuple, study: Study, normals: tuple, learning: Learning
+) -> tuple[StudyState, StepTrace]:
+    weight, learn, steady = schedule
+
+    population = evidence(state.prior, study, state.sites)[1]
+    found = pass_over_people(state.prior, study, state.sites, population, normals, weight, state.lapse)
+    prior, adam = state.prior, state.adam
+    if learning.learn_prior:
+        climbed = _climbed(state, found.gradient, learning)
+        prior, adam = jax.tree.map(lambda new, old: jnp.where(learn, new, old), climbed, (prior, adam))
+    bound = weight * found.value - 0.5 * (found.penalty + population.log_det)
+    objective = _objective(state, bound, learning)
+    residual = jnp.sqrt(found.residual[0]) / (1e-12 + jnp.sqrt(found.residual[1]))
+    dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))
+    grown = jnp.where(steady, jnp.minimum(1.2 * state.rho, 1.0), state.rho)
+    rho = jnp.where(dropped, jnp.maximum(0.5 * state.rho, 0.05), grown)
+    rate = jnp.where(dropped, jnp.maximum(0.7 * state.rate, 0.01), state.rate)
+    target = StudySites(found.target, jnp.zeros_like(state.sites.population))
+    sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, state.sites, target)
+    lapse = state.lapse
+    if learning.learn_lapse:
+        a, b = LAPSE_PRIOR
+        n_sets = sum(jnp.sum(batch.weight) for crowd in study.crowds for batch in crowd.sets)
+        lapse = jnp.where(learn, (found.lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
+    return StudyState(prior, sites, lapse, adam, rho, rate, objective), StepTrace(bound, objective, residual)
+
+
+@partial(program, static="learning")
+def run_block(
+    state: StudyState, schedule: Schedule, study: Study, normals: tuple, learning: Learning
+) -> tuple[StudyState, StepTrace]:
+    """Make the steps of a schedule."""
+    return jax.lax.scan(lambda s, x: _step(s, x, study, normals, learning), state, schedule)
+
+
+@program
+def first_sites(
+    prior: StudyPrior, study: Study, population: Population, normals: tuple, lapse: Array | None
+) -> tuple[Sites, ...]:
+    """Return the sites of people of whom nothing is known but the population."""
+    none = blank_sites(study, prior.n_utilities, population.mean)
+    return pass_over_people(prior, study, none, population, normals, jnp.ones(()), lapse).target
+
+
+def blank_sites(study: Study, d: int, population: Array | np.ndarray) -> StudySites:
+    """Return sites of people that say nothing, and a linear part for the population."""
+
+    def of(crowd: Crowd) -> Sites:
+        k, people, n = crowd.rows.shape
+        return Sites(np.zeros((k, people, d, n, n)), np.zeros((k, people, d, n)))  # type: ignore[arg-type]
+
+    return StudySites(tuple(of(crowd) for crowd in study.crowds), population)  # type: ignore[arg-type]
+
+
+@program
+def conclude_study(
+    prior: StudyPrior, study: Study, sites: StudySites, normals: tuple, lapse: Array | None
+) -> tuple[Population, tuple[Array, ...]]:
+    """Make the population's posterior, and score people's (k, R) on points that the inference has not seen.
+
+    The bound is the sum of the scores, less half the log determinant of the population's precision.
+    """
+    population = evidence(prior, study, sites)[1]
+    roots = whitening_roots(prior.population, study.points)
+
+    def of_chunk(chunk: tuple) -> Array:
+        rows, batches, own, draws = chunk
+        blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
+        information = inform(prior, blocks, own)
+        moments = person_moments(prior, blocks, own, information, population.mean, population.root)
+        value = jnp.zeros(len(rows))
+        for batch, points in zip(batches, draws, strict=True):
+            marginal = of_differences(*in_sets(moments, batch))
+            logs = batch.weight * expected_log_likelihood(marginal, batch, points, lapse)
+            value += jnp.sum(logs.reshape(len(rows), -1), axis=1)
+        dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
+        traced = jnp.einsum("rdij,rdidj->r", own.precision, moments.covariance)
+        return value - 0.5 * (jnp.sum(moments.mean * dual, axis=(1, 2)) - traced + information.log_det)
+
+    scores = []
+    for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
+        chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
+        scores.append(jax.lax.map(of_chunk, chunks))
+    return population, tuple(scores)
+
+
+def normals_of(study: Study, d: int, n_points: int, seed: int) -> tuple:
+    """Draw the points of every set, (k, d, a - 1, R s, S) for each batch of each crowd."""
+    from choicegp.inference.expectation import latin_normals
+
+    rng = np.random.default_rng(seed)
+
+    def of(crowd: Crowd) -> tuple[np.ndarray, ...]:
+        found = []
+        for batch in crowd.sets:
+            k, a, m = batch.rows.shape
+            drawn = latin_normals(d, a - 1, k * m, n_points, rng).reshape(d, a - 1, k, m, n_points)
+            found.append(np.moveaxis(drawn, 2, 0))
+        return tuple(found)
+
+    return tuple(of(crowd) for crowd in study.crowds)

@@ -1,0 +1,48 @@
+"""Joint draws of the utilities of all people of a study, at any objects."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from choicegp.compute.programs import program
+from choicegp.fitting.record import Fitted
+from choicegp.inference.respondents.posterior import NEW, PersonalPosterior
+from choicegp.model.prior import Objects
+from choicegp.prediction.utilities import joint_samples
+
+
+def utilities_of_people(
+    fitted: Fitted, objects: Objects, n_draws: int, random_state: int, people: np.ndarray | None = None
+) -> np.ndarray:
+    """Return joint draws (S, R, n, d) of the utilities of people at objects.
+
+    In each draw all people belong to one population.  ``people`` are numbers of respondents, -1 for a new one; by
+    default all respondents.  A model that pools all answers knows one person.
+    """
+    study = fitted.study
+    if study is None:
+        drawn = joint_samples(fitted.posterior, objects, n_draws, random_state)
+        return np.repeat(drawn[:, None], 1 if people is None else len(people), axis=1)
+    people = np.arange(len(study.ids)) if people is None else people
+    rng = np.random.default_rng(random_state)
+    population = study.mean + rng.normal(size=(n_draws, len(study.mean))) @ study.root
+    order = study.prior.n_utilities * len(objects.X)
+    result = np.empty((n_draws, len(people), len(objects.X), study.prior.n_utilities))
+    places = study.places_of(people)
+    for crowd in np.unique(places[:, 0]).tolist():
+        mine = np.flatnonzero(places[:, 0] == crowd)
+        # New people are alike in what is known of them, and differ in every draw.
+        posterior = study.of_crowd(crowd, None if crowd == NEW else places[mine, 1])
+        if crowd == NEW:
+            repeat = np.zeros(len(mine), int)
+            posterior = posterior.taken(repeat)
+        normals = rng.normal(size=(len(mine), n_draws, order))
+        drawn = np.asarray(_drawn(jax.tree.map(jnp.asarray, posterior), objects, population, normals))
+        result[:, mine] = np.swapaxes(drawn, 0, 1)
+    return result
+
+
+@program
+def _drawn(posterior: PersonalPosterior, objects: Objects, population: Array, normals: Array) -> Array:
+    return posterior.drawn(objects, population, normals)
