@@ -1,5 +1,6 @@
 """What all tests share: JAX's settings, quick compilation, the data folder, and no silent skips where none may be."""
 
+import gc
 import importlib
 import os
 import sys
@@ -23,6 +24,10 @@ if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 12):
 os.environ.setdefault("XLA_FLAGS", " ".join(_FLAGS))
 # Compiled programs are shared by all workers, and kept for the next run of the same code.
 os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "programs"))
+
+# JAX makes a great many small objects that live long: looking through them as often as usual took a tenth of a file of
+# fits (3.2 of 30.5 s), and now half of that.
+gc.set_threshold(200_000, 20, 100)
 
 TESTS = Path(__file__).parent
 

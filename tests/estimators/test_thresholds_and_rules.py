@@ -27,7 +27,8 @@ def kept(rows):
 
 @pytest.fixture(scope="module")
 def data():
-    shown = [rows.tolist() for rows in datasets.random_sets(N, 30, (2, 3), random_state=1)] + [[k] for k in range(N)]
+    # Of one object or of three: programs of two shapes.
+    shown = [rows.tolist() for rows in datasets.random_sets(N, 30, 3, random_state=1)] + [[k] for k in range(N)]
     return ChoiceData.from_sets(X, shown, [kept(rows) for rows in shown], empty="none")
 
 
@@ -57,16 +58,17 @@ def test_probabilities_of_all_answers_sum_to_one(data, model):
     none, included = model.predict_none(data), model.predict_proba(data)
     alone = [k for k, rows in enumerate(data.shown) if len(rows) == 1]
     np.testing.assert_allclose([none[k] + included[k][0] for k in alone], 1.0, atol=1e-9)
-    k = next(k for k, rows in enumerate(data.shown) if len(rows) == 2)
+    k = next(k for k, rows in enumerate(data.shown) if len(rows) == 3)
     rows = data.shown[k]
-    answers = [[], [rows[0]], [rows[1]], rows]
-    asked = ChoiceData.from_sets(X, [rows] * 4, answers, empty="none")
+    answers = [[rows[o] for o in range(3) if code >> o & 1] for code in range(8)]
+    asked = ChoiceData.from_sets(X, [rows] * 8, answers, empty="none")
     logs = model.log_prob(asked, normalized=True)
     assert np.exp(logs).sum() == pytest.approx(1.0, abs=1e-9)
     assert np.exp(logs[0]) == pytest.approx(none[k], abs=1e-9)
-    assert np.exp(logs[1]) + np.exp(logs[3]) == pytest.approx(included[k][0], abs=1e-9)
+    assert np.exp(logs[1::2]).sum() == pytest.approx(included[k][0], abs=1e-9)
     # Of two objects and a threshold the products almost sum to one as they are.
-    np.testing.assert_allclose(model.log_prob(asked), logs, atol=0.1)
+    pair = ChoiceData.from_sets(X, [rows[:2]] * 4, [[], rows[:1], rows[1:2], rows[:2]], empty="none")
+    np.testing.assert_allclose(model.log_prob(pair), model.log_prob(pair, normalized=True), atol=0.1)
 
 
 def test_large_sets_are_answered_too(model):

@@ -8,12 +8,13 @@ import pytest
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.effects import (
     N_GRID,
+    Averages,
     column_places,
     feature_effects,
     model_effects,
     posterior_averages,
 )
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.posterior import Posterior, draws_of
 from choicegp.model.kernels import kernel_named
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
@@ -243,6 +244,78 @@ def random_posterior(rng, effect_variance=None):
     return Posterior(prior, objects, mean, dual, gain)
 
 
+class TestDraws:
+    """Draws that agree about the direction of an effect and differ in its scale."""
+
+    @pytest.fixture
+    def effects(self, rng):
+        X, encoding = numeric(rng)
+        scale = np.exp(rng.normal(0.0, 1.2, size=(600, 1, 1)))
+
+        def averages(groups):
+            drawn = np.concatenate([2.0 * scale, rng.normal(size=scale.shape)], axis=1) * groups[..., 0].mean(axis=1)
+            return Averages(drawn.mean(axis=0), np.zeros((2, len(groups), len(groups))), drawn)
+
+        return X, scale.ravel(), feature_effects(averages, X, encoding)
+
+    def test_the_band_excludes_zero_where_all_agree(self, effects):
+        X, scale, found = effects
+        effect = found.features[0]
+        away = effect.grid - X[:, 0].mean()
+        # A symmetric band would hold zero everywhere.
+        assert scale.mean() < Z95 * scale.std()
+        assert np.all(np.sign(effect.low[:, 0]) == np.sign(away))
+        assert np.all(np.sign(effect.high[:, 0]) == np.sign(away))
+        low, high = np.quantile(2.0 * scale, [0.025, 0.975])
+        rising = away > 0
+        assert effect.low[rising, 0] == pytest.approx(low * away[rising])
+        assert effect.high[rising, 0] == pytest.approx(high * away[rising])
+        assert effect.mean[:, 0] == pytest.approx(2.0 * scale.mean() * away)
+        assert found.direction[:, 0].tolist() == ["rises", "unclear"]
+        assert found.relevance.low[0, 0] > 0.0
+
+    def test_what_is_unknown_given_a_draw_widens_the_band(self, rng):
+        X, encoding = numeric(rng)
+
+        def averages(groups):
+            centre = groups[..., 0].mean(axis=1)
+            return Averages(centre[None], np.outer(centre, centre)[None], np.repeat(centre[None, None], 4000, axis=0))
+
+        effect = feature_effects(averages, X, encoding).features[0]
+        away = np.abs(effect.grid - X[:, 0].mean())
+        assert (effect.high - effect.low)[:, 0] == pytest.approx(2 * Z95 * away, rel=0.08)
+
+    def test_a_frame_has_a_row_for_each_utility_feature_and_value(self, effects):
+        found = effects[-1]
+        frame = found.frame()
+        assert frame.columns.tolist() == ["utility", "feature", "value", "mean", "lower", "upper"]
+        assert len(frame) == 2 * 2 * N_GRID
+        own = frame[(frame["utility"] == 2) & (frame["feature"] == "x0")]
+        assert own["value"].tolist() == found.features[0].grid.tolist()
+        assert own["lower"].tolist() == found.features[0].low[:, 1].tolist()
+
+    def test_the_averages_of_a_posterior_are_those_of_its_draws(self, rng):
+        posterior = random_posterior(rng)
+        prior, known = posterior.prior, posterior.objects
+        settings = jax.tree.map(lambda leaf: np.stack([leaf, leaf + 0.3]), prior)
+        dual = rng.normal(size=(2, 5, 3, 8))
+        posterior = Posterior(prior, known, posterior.mean, posterior.dual, posterior.gain, None,
+                              draws_of(settings, known, dual))  # fmt: skip
+        X = rng.normal(size=(4, 6, 2))
+        found = posterior_averages(posterior, np.zeros(2), np.ones(2))(X)
+        new = Objects(X.reshape(-1, 2), -1 - np.arange(24))
+        drawn, left = [], []
+        for h in range(2):
+            setting = jax.tree.map(lambda leaf, h=h: leaf[h], settings)
+            cross = np.asarray(setting.covariance(known, new)).reshape(3, 8, 4, 6).mean(axis=3)
+            own = np.asarray(setting.covariance(new, new)).reshape(3, 4, 6, 4, 6).mean(axis=(2, 4))
+            drawn.append(np.einsum("dtg,sdt->sdg", cross, dual[h]))
+            left.append(own - np.swapaxes(cross, 1, 2) @ posterior.draws.inverse[h] @ cross)
+        assert found.draws == pytest.approx(np.concatenate(drawn))
+        assert found.mean == pytest.approx(np.concatenate(drawn).mean(axis=0))
+        assert found.covariance == pytest.approx(np.mean(left, axis=0), abs=1e-8)
+
+
 class TestPosteriorAverages:
     centre, scale = np.array([1.0, -2.0]), np.array([2.0, 0.5])
 
@@ -250,7 +323,8 @@ class TestPosteriorAverages:
     def test_agree_with_the_posterior_of_all_objects(self, rng, n_groups):
         posterior = random_posterior(rng)
         X = rng.normal(size=(n_groups, 6, 2))
-        mean, covariance = posterior_averages(posterior, self.centre, self.scale)(X)
+        mean, covariance, draws = posterior_averages(posterior, self.centre, self.scale)(X)
+        assert draws is None
         flat = (X.reshape(-1, 2) - self.centre) / self.scale
         with jax.enable_x64(True):
             moments = posterior.mean_and_covariance_at(Objects(flat, -1 - np.arange(len(flat))))

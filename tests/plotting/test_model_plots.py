@@ -278,3 +278,8 @@ def test_a_real_model_can_be_drawn():
         data.X[np.unique(data.flat_shown), 0].min(),
         data.X[np.unique(data.flat_shown), 0].max(),
     )
+    # The same effects as numbers.
+    frame = fitted.effects()
+    assert frame.columns.tolist() == ["utility", "feature", "value", "mean", "lower", "upper"]
+    assert set(zip(frame["utility"], frame["feature"], strict=True)) == {(i, x) for i in (1, 2) for x in ("x0", "x1")}
+    assert np.all((frame["lower"] <= frame["mean"]) & (frame["mean"] <= frame["upper"]))

@@ -6,6 +6,7 @@ import pytest
 from choicegp import ChoiceGPError, plots
 from choicegp.data.pareto import undominated
 from choicegp.fitting.record import Utilities
+from choicegp.model.error_models import KEPT_BY
 
 from .conftest import Model, bars, choices, laptop_table, legend_texts
 
@@ -111,3 +112,44 @@ class TestObjects:
             plots.plot_objects(model, data=laptop_table())
         with pytest.raises(ChoiceGPError, match="at most 5000 objects are drawn; got 5001"):
             plots.plot_objects(model, np.zeros((5001, 5)))
+
+
+class WithThreshold(Model):
+    """A model whose threshold is among its objects."""
+
+    errors_ = KEPT_BY["discernibility with a threshold"]
+
+    def threshold_utilities(self):
+        mean = np.linspace(0.4, -0.8, self.n_utilities_)
+        return Utilities(mean, mean - mean + 0.3, mean - 0.5, mean + 0.9)
+
+
+class TestThreshold:
+    def test_it_is_a_marked_point_with_its_interval(self):
+        model = WithThreshold(choices(laptop_table(2)), n_utilities=3)
+        ax = plots.plot_objects(model, utilities=(2, 0))
+        tau = model.threshold_utilities()
+        [found] = [c for c in ax.containers if str(c.get_label()).startswith("The threshold")]
+        point, _, (across, up) = found
+        assert np.ravel(point.get_data()) == pytest.approx(tau.mean[[2, 0]])
+        assert across.get_segments()[0][:, 0] == pytest.approx([tau.lower[2], tau.upper[2]])
+        assert up.get_segments()[0][:, 1] == pytest.approx([tau.lower[0], tau.upper[0]])
+        [words] = [text for text in legend_texts(ax.get_legend()) if "threshold" in text]
+        assert " ".join(words.split()) == (
+            "The threshold, with 95% intervals: an object below it in all 3 utilities is rejected even alone."
+        )
+        names = {text.get_text() for text in ax.texts}
+        assert names == {f"laptop {row}" for row in np.flatnonzero(undominated(model.utilities(model.data_).mean))}
+
+    def test_with_one_utility_it_is_a_line(self):
+        model = WithThreshold(choices(laptop_table(2)), n_utilities=1)
+        ax = plots.plot_objects(model)
+        [line] = [line for line in ax.lines if str(line.get_label()).startswith("The threshold")]
+        assert np.unique(line.get_xdata()) == pytest.approx(model.threshold_utilities().mean)
+        [band] = ax.patches
+        ends = band.get_extents().transformed(ax.transData.inverted())
+        assert (ends.x0, ends.x1) == pytest.approx((-0.1, 1.3))
+        assert "an object below it is rejected" in " ".join(legend_texts(ax.get_legend())[0].split())
+
+    def test_a_model_without_one_has_no_such_mark(self, model):
+        assert not any("threshold" in text for text in legend_texts(plots.plot_objects(model).get_legend()))

@@ -192,6 +192,29 @@ class UtilityGP(Estimator):
             table[f"utility {i + 1}"] = means.mean[rows, i]
         return table
 
+    def effects(self, n_background: int = 30, random_state: int | None = 0) -> "pd.DataFrame":
+        """Return what each feature does to each utility, with 95% bands, over the objects shown in training.
+
+        The effect of a feature at a value is the utility averaged over objects as that feature alone is set to the
+        value, relative to its average.
+
+        Parameters
+        ----------
+        n_background : int
+            The other features are averaged over this many of the objects, drawn at random.
+        random_state : int
+
+        Returns
+        -------
+        DataFrame
+            Columns utility (from 1), feature, value, mean, lower and upper.
+        """
+        from choicegp.evaluation.effects import model_effects
+
+        self._check_fitted()
+        with computing(self.device):
+            return model_effects(self, n_background=n_background, random_state=random_state).frame()
+
     def loo(
         self, method: str = "cavity", *, by: str = "set", max_refits: int | None = None, random_state: int | None = 0
     ) -> "LooResult":

@@ -2,12 +2,13 @@
 
 The effect of a feature at a value is the utility averaged over objects as that feature alone is set to the
 value, relative to its average over the feature's own values. An average is linear in the utilities, so its
-posterior is Gaussian too, and the band around an effect is exact; where the posterior is one of draws, the band has
-their mean and variance.
+posterior is Gaussian too, and the band around an effect is exact. Where the posterior consists of draws, the band is
+between their quantiles: draws differ in the scale of a utility, which no choice tells well, and a few large ones would
+carry a symmetric band across zero although all draws agree about the direction.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +23,10 @@ from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Direction = Literal["rises", "falls", "non-monotone", "categorical", "unclear"]
-# Encoded objects in groups (g, b, c) -> mean (d, g) and covariance (d, g, g) of each group's average utility.
-GroupAverages = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 N_GRID = 48
 _FINE_GRID = 192  # of an only feature, for which nothing has to be averaged
@@ -34,6 +36,26 @@ _MOST_TOGETHER = 3000  # objects whose joint covariance is averaged
 _Z95 = 1.959963984540054
 _MONOTONE = 0.8  # rank correlation from which a feature is said to raise or lower a utility
 _SAMPLES = 1000
+
+
+class Averages(NamedTuple):
+    """What is known about the utilities averaged over each of g groups of objects.
+
+    Attributes
+    ----------
+    mean : float array (d, g)
+    covariance : float array (d, g, g)
+        Around the mean or, where there are draws, around each of them.
+    draws : float array (n, d, g), optional
+    """
+
+    mean: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    draws: NDArray[np.float64] | None = None
+
+
+# Of encoded objects in groups (g, b, c).
+GroupAverages = Callable[[NDArray[np.float64]], Averages | tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 class FeatureEffect(NamedTuple):
@@ -46,7 +68,7 @@ class FeatureEffect(NamedTuple):
     grid : array (g,)
         Values of the feature, or its categories.
     mean, low, high : float array (g, d)
-        Posterior mean of the effect at each value and its 95% band, per utility.
+        Posterior mean of the effect at each value and its 95% band, per utility; of draws, their quantiles.
     values : array (n,)
         The feature of the objects themselves.
     """
@@ -101,6 +123,19 @@ class Effects(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """Names of the features."""
         return tuple(feature.name for feature in self.features)
+
+    def frame(self) -> "pd.DataFrame":
+        """Return one row for each utility (from 1), feature and value, with mean and 95% band of the effect."""
+        import pandas as pd
+
+        parts = [
+            pd.DataFrame({
+                "utility": i + 1, "feature": one.name, "value": pd.Series(one.grid, dtype=object),
+                "mean": one.mean[:, i], "lower": one.low[:, i], "upper": one.high[:, i],
+            })
+            for i in range(len(self.direction)) for one in self.features
+        ]  # fmt: skip
+        return pd.concat(parts, ignore_index=True)
 
 
 class _Found(NamedTuple):
@@ -164,7 +199,7 @@ def feature_effects(
     ----------
     averages : callable
         Takes encoded objects in groups (g, b, c) and returns the posterior mean (d, g) and covariance
-        (d, g, g) of the utilities averaged over each group, as :func:`posterior_averages` does.
+        (d, g, g) of the utilities averaged over each group, or `Averages` as :func:`posterior_averages` does.
     X : float array (n, c)
         Encoded objects.
     encoding : FeatureEncoding
@@ -186,7 +221,7 @@ def feature_effects(
         background = X[shuffled[:n_averaged]]
         groups = np.repeat(background[None], len(values.grid), axis=0)
         groups[:, :, place] = values.encoded[:, None, :]
-        found.append(_one_effect(column, values, *averages(groups), rng))
+        found.append(_one_effect(column, values, Averages(*averages(groups)), rng))
     low, middle, high = np.moveaxis(np.array([one.sizes for one in found]), (1, 2, 0), (0, 1, 2))
     return Effects(
         tuple(one.effect for one in found),
@@ -206,13 +241,16 @@ def posterior_averages(posterior: Posterior, centre: NDArray[np.float64], scale:
         How encoded features were scaled before the fit.
     """
 
-    def averages(X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def averages(X: NDArray[np.float64]) -> Averages:
         n_groups = len(X)
         # Few different shapes: each is compiled once.
         padded = np.concatenate([X, np.repeat(X[-1:], -n_groups % N_GRID, axis=0)])
         with jax.enable_x64(True):
-            mean, covariance = _average_moments(posterior, (padded - centre) / scale)
-        return np.asarray(mean)[:, :n_groups], np.asarray(covariance)[:, :n_groups, :n_groups]
+            found = _averages(posterior, (padded - centre) / scale)
+        draws, covariance = np.asarray(found[0])[..., :n_groups], np.asarray(found[1])[:, :n_groups, :n_groups]
+        if posterior.draws is None:
+            return Averages(draws[0, 0], covariance)
+        return Averages(draws.mean(axis=(0, 1)), covariance, draws.reshape(-1, *draws.shape[2:]))
 
     return averages
 
@@ -227,7 +265,11 @@ def column_places(encoding: FeatureEncoding) -> Iterator[tuple[FeatureColumn, sl
 
 
 @program
-def _average_moments(posterior: Posterior, X: Array) -> tuple[Array, Array]:
+def _averages(posterior: Posterior, X: Array) -> tuple[Array, Array]:
+    """Return the averages at each of S draws for each of H settings, (H, S, d, g), and the covariance around them.
+
+    Without draws, the mean stands in for them.
+    """
     g, b, c = X.shape
     # Codes that no known object has, the same in every group: object effects are common to all groups and
     # drop out of effects, which are differences.
@@ -241,16 +283,15 @@ def _average_moments(posterior: Posterior, X: Array) -> tuple[Array, Array]:
 
     if posterior.draws is None:
         cross, left = averaged(posterior.prior, posterior.gain)
-        return jnp.einsum("dtg,dt->dg", cross, posterior.dual), left
+        return jnp.einsum("dtg,dt->dg", cross, posterior.dual)[None, None], left
 
     def of_setting(draws: Draws) -> tuple[Array, Array]:
         cross, left = averaged(draws.prior, draws.inverse)
         drawn = jax.vmap(draws.prior.total)(jnp.einsum("ptg,spt->spg", cross, draws.dual))
-        square = jnp.einsum("sdg,sdh->dgh", drawn, drawn) / len(drawn)
-        return jnp.mean(drawn, axis=0), draws.prior.total(left) + square
+        return drawn, draws.prior.total(left)
 
-    mean, square = (jnp.mean(part, axis=0) for part in jax.lax.map(of_setting, posterior.draws))
-    return mean, square - mean[:, :, None] * mean[:, None, :]
+    drawn, left = jax.lax.map(of_setting, posterior.draws)
+    return drawn, jnp.mean(left, axis=0)
 
 
 def _values_of(column: FeatureColumn, part: NDArray[np.float64], n_grid: int) -> _Values:
@@ -283,47 +324,47 @@ def _interpolation(x: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray
     return weights
 
 
-def _one_effect(
-    column: FeatureColumn,
-    values: _Values,
-    level: NDArray[np.float64],
-    together: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> _Found:
-    """Turn mean (d, g) and covariance (d, g, g) of average utilities into the effect of a feature."""
-    rounding = 1e-9 * (np.abs(level).max() + np.sqrt(np.abs(together).max()))
-    mean, covariance = _centred(level, together, values.weights)
-    spread = _Z95 * np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0.0))
-    low, high = (mean - spread).T, (mean + spread).T
-    effect = FeatureEffect(column.name, column.kind, values.grid, mean.T, low, high, values.of_objects)
+def _one_effect(column: FeatureColumn, values: _Values, averages: Averages, rng: np.random.Generator) -> _Found:
+    """Turn the average utilities at the values of a feature into its effect."""
+    rounding = 1e-9 * (np.abs(averages.mean).max() + np.sqrt(np.abs(averages.covariance).max()))
+    centred = _centred(averages, values.weights)
+    samples = _samples(centred, rng)
+    if centred.draws is None:
+        spread = _Z95 * np.sqrt(np.maximum(np.diagonal(centred.covariance, axis1=1, axis2=2), 0.0))
+        low, high = centred.mean - spread, centred.mean + spread
+    else:
+        low, high = np.quantile(samples, [0.025, 0.975], axis=2)
+    mean = centred.mean
+    effect = FeatureEffect(column.name, column.kind, values.grid, mean.T, low.T, high.T, values.of_objects)
     return _Found(
         effect,
-        _sizes(mean, covariance, values.weights, rng),
+        _sizes(samples, values.weights),
         [_direction(effect, i, values.weights, rounding) for i in range(len(mean))],
         [plain(values.grid[i]) for i in mean.argmax(axis=1)],
     )
 
 
-def _centred(
-    mean: NDArray[np.float64], covariance: NDArray[np.float64], weights: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Moments relative to the average over the objects."""
+def _centred(averages: Averages, weights: NDArray[np.float64]) -> Averages:
+    """Take averages relative to their mean over the objects."""
     centring = np.eye(weights.shape[1]) - weights.mean(axis=0)
-    return mean @ centring.T, centring @ covariance @ centring.T
+    mean, covariance, draws = averages
+    draws = None if draws is None else draws @ centring.T
+    return Averages(mean @ centring.T, centring @ covariance @ centring.T, draws)
 
 
-def _sizes(
-    mean: NDArray[np.float64],
-    covariance: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    """Low end, mean and high end (3, d) of the standard deviation of an effect over the objects."""
-    overlap = weights.T @ weights / len(weights)
+def _samples(averages: Averages, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw joint samples (d, g, n): as many as there are draws, each with what is unknown given it."""
+    mean, covariance, draws = averages
     values, vectors = np.linalg.eigh(covariance)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    draws = rng.standard_normal((len(mean), mean.shape[1], _SAMPLES))
-    samples = mean[:, :, None] + roots @ draws
+    around = mean[:, :, None] if draws is None else np.moveaxis(draws, 0, 2)
+    n = _SAMPLES if draws is None else len(draws)
+    return around + roots @ rng.standard_normal((*mean.shape, n))
+
+
+def _sizes(samples: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Low end, mean and high end (3, d) of the standard deviation of an effect over the objects."""
+    overlap = weights.T @ weights / len(weights)
     sizes = np.sqrt(np.maximum(np.einsum("dgs,gh,dhs->ds", samples, overlap, samples, optimize=True), 0.0))
     low, high = np.quantile(sizes, [0.025, 0.975], axis=1)
     return np.array([low, sizes.mean(axis=1), high])

@@ -35,8 +35,9 @@ from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.probit import probit_and_hazard
 from choicegp.model.shapes import AnyArray, Scalar
 
-_TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
+TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
 _MULTIPLIED = 16  # factors of which the product is taken before its logarithm
+_WRITTEN_OUT = 6  # objects of a set whose pairs are written out
 _UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
 
 
@@ -186,13 +187,13 @@ def answer_terms(
     rejected = (present & ~chosen)[..., None]
     inside = chosen[pairs.first, :, None] & chosen[pairs.second, :, None]
     beats = chosen[pairs.first, :, None] & rejected[pairs.second]
-    g, beaten = _beaten(pair, beats, pairs)
+    g, beaten = beaten_by(pair, beats, pairs)
     conflict, beaten = pair.incomparable + floor, beaten + floor
     value = jnp.sum(jnp.where(inside, jnp.log(conflict), 0.0), axis=0)
     value += jnp.sum(jnp.where(rejected, jnp.log(beaten), 0.0), axis=0)
 
     # f = d log p / dz: a multiple of h(z) = φ/Φ and, for two chosen objects, one of h(-z).
-    share = 1.0 / (jnp.maximum(pair.not_dominates, _TINY) * beaten[pairs.second])
+    share = 1.0 / (jnp.maximum(pair.not_dominates, TINY) * beaten[pairs.second])
     up = jnp.where(inside, -1.0 / conflict, jnp.where(beats, g[pairs.second] * share, 0.0)) * pair.dominates
     down = jnp.where(inside, pair.dominated / conflict, 0.0)
     # With one utility two chosen objects have probability `floor` whatever u is.
@@ -257,7 +258,7 @@ def log_answer(
     rejected = (present & ~chosen)[..., None]
     inside = chosen[pairs.first, :, None] & chosen[pairs.second, :, None]
     beats = chosen[pairs.first, :, None] & rejected[pairs.second]
-    _, beaten = _beaten(pair, beats, pairs)
+    _, beaten = beaten_by(pair, beats, pairs)
     value = jnp.sum(jnp.where(inside, jnp.log(pair.incomparable + floor), 0.0), axis=0)
     value += jnp.sum(jnp.where(rejected, jnp.log(beaten + floor), 0.0), axis=0)
     if d == 1 and a > 2:
@@ -334,7 +335,7 @@ def _spread(weight: Float[Array, "a m S"], rows: Float[Array, "a a m S"]) -> Flo
     return jnp.einsum("opms,oqms->pqm", weight[:, None] * rows, rows) / weight.shape[-1]
 
 
-def _beaten(
+def beaten_by(
     pair: PairProbabilities, beats: Bool[AnyArray, "P m 1"], pairs: Pairs
 ) -> tuple[Float[Array, "a m S"], Float[Array, "a m S"]]:
     """G_v = prod_o (1 - e^p(o,v)) and 1 - G_v for every object v, over the chosen o before it."""
@@ -379,3 +380,20 @@ def _coupling_curvature(
     off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
     dense = with_rejected + jnp.swapaxes(with_rejected, 1, 2) - jnp.where(off_diagonal, together, 0.0)
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
+
+
+def coupling_curvature(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float[Array, "d a a m"]:
+    """Do as `_coupling_curvature` does with the weights in the coupling, written out pair by pair for small sets.
+
+    A batched product of matrices this small costs twice the products themselves.
+    """
+    a, index = len(pairs.index), pairs.index
+    if a > _WRITTEN_OUT:
+        return _coupling_curvature(coupling, jnp.ones_like(coupling[0, 0]), pairs)
+    weights = []
+    for o, v in zip(pairs.first, pairs.second, strict=True):
+        # o has beaten v together with another object; or o and v have both beaten a third.
+        with_it = [coupling[:, index[o, v]] * coupling[:, index[p, v]] for p in range(v) if p != o]
+        both = [-coupling[:, index[o, w]] * coupling[:, index[v, w]] for w in range(v + 1, a)]
+        weights.append(jnp.mean(sum(with_it + both, jnp.zeros_like(coupling[:, 0])), axis=-1))
+    return laplacian(jnp.stack(weights, axis=1), pairs)

@@ -15,24 +15,33 @@ g = w_1 g_1 + w_2 g_2, and its Hessian is sum_j w_j H_j + w_1 w_2 (g_1 - g_2)(g_
 """
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float
 
 from choicegp.model.derivatives import (
+    TINY,
+    Compared,
     ExpectedDerivatives,
     answer_terms,
     averaged,
+    beaten_by,
     compare,
     compare_once,
+    coupling_curvature,
+    laplacian,
     log_answer,
-    mean_square,
     of_single_objects,
+    to_objects,
 )
 from choicegp.model.likelihood import (
     FLOOR,
+    Pairs,
     log_likelihood,
     object_pairs,
     subset_probabilities,
@@ -114,28 +123,126 @@ def expected_derivatives_with_threshold(
     lapse: Scalar | None = None,
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples."""
-    a = u.shape[1]
+    d, a = u.shape[:2]
     if a == 1:
         return of_single_objects(u)
     pairs = object_pairs(a)
     compared = compare_once(u, present[..., None], pairs)
-    without, with_it, possible = _both_answers(present, chosen)
-    first, second = (answer_terms(compared, present, answer, pairs, FLOOR) for answer in (without, with_it))
-    value = log_add_exp(jnp.where(possible[:, None], first.value, -jnp.inf), second.value)
-    share = jax.nn.sigmoid(first.value - second.value)
-    # Products of tiny numbers leave the range in which a CPU is quick.
-    share = jnp.where(possible[:, None] & (share > _NOTHING), share, 0.0)
-    kept = jnp.ones_like(value)
+    # With one utility, sums over single objects differ between the two answers: there they are taken one by one.
+    answers = _one_by_one(compared, present, chosen, pairs) if d == 1 else _together(compared, present, chosen, pairs)
+    value, kept = answers.value, jnp.ones_like(answers.value)
     if lapse is not None:
         mixed = with_random_answers(value, log_number_of_answers(present)[:, None], lapse)
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
-    parts = averaged(first, kept * share, compared, pairs), averaged(second, kept * (1.0 - share), compared, pairs)
-    gradient, curvature = (one + other for one, other in zip(*parts, strict=True))
-    slopes = first.of_objects(pairs), second.of_objects(pairs)
-    curvature -= mean_square(kept * share * (1.0 - share), slopes[0] - slopes[1])
+    gradient, curvature = answers.averaged(kept)
+    share, gap = answers.share, answers.gap
+    curvature -= _mean_of_pairs(kept * share * (1.0 - share), gap, pairs)
     if lapse is not None:
-        curvature -= mean_square(kept * (1.0 - kept), slopes[1] + share[None, None] * (slopes[0] - slopes[1]))
+        curvature -= _mean_of_pairs(kept * (1.0 - kept), answers.second + share[None, None] * gap, pairs)
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
+
+
+class _Answers(NamedTuple):
+    """The two answers whose sum is seen: log p, the first one's share in it, slopes by u, and averages of both."""
+
+    value: Float[Array, "m S"]
+    share: Float[Array, "m S"]
+    gap: Float[Array, "d a m S"]  # the first one's slope less the second one's
+    second: Float[Array, "d a m S"]
+    averaged: Callable[[Array], tuple[Array, Array]]
+
+
+def _share(first: Array, second: Array, possible: Array) -> Array:
+    share = jax.nn.sigmoid(first - second)
+    # Products of tiny numbers leave the range in which a CPU is quick.
+    return jnp.where(possible & (share > _NOTHING), share, 0.0)
+
+
+def _one_by_one(
+    compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs
+) -> _Answers:
+    without, with_it, possible = _both_answers(present, chosen)
+    first, second = (answer_terms(compared, present, answer, pairs, FLOOR) for answer in (without, with_it))
+    share = _share(first.value, second.value, possible[:, None])
+
+    def of_both(kept: Array) -> tuple[Array, Array]:
+        parts = averaged(first, kept * share, compared, pairs), averaged(second, kept * (1 - share), compared, pairs)
+        return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
+
+    value = log_add_exp(jnp.where(possible[:, None], first.value, -jnp.inf), second.value)
+    slopes = first.of_objects(pairs), second.of_objects(pairs)
+    return _Answers(value, share, slopes[0] - slopes[1], slopes[1], of_both)
+
+
+def _together(
+    compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs
+) -> _Answers:
+    """Evaluate both answers at once: all pairs without the threshold have the same comparisons in both.
+
+    The slope of either answer by z is U h(z) + D h(-z) with U and D common to all utilities, so that the sums over
+    the two answers are taken before anything has one entry per utility.
+    """
+    z, _, _, hazard, hazard_below, pair = compared
+    zero, one, two = is_threshold(present, chosen), pairs.first, pairs.second
+    rejected = present & ~chosen & ~zero
+    inside, before = (chosen[one] & chosen[two])[..., None], (chosen[one] & zero[two])[..., None]
+    beats, stands = (chosen[one] & rejected[two])[..., None], (zero[one] & rejected[two])[..., None]
+    zero, rejected, possible = zero[..., None], rejected[..., None], jnp.any(chosen, axis=0)[:, None]
+    g, beaten = beaten_by(pair, beats | before, pairs)
+    # The threshold comes after all chosen objects: as one of them it is the last factor.
+    own = zero[:, None] & np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
+    its = jnp.sum(jnp.where(own, pair.dominates[pairs.index], 0.0), axis=0)
+    left = 1.0 + jnp.sum(jnp.where(own, pair.not_dominates[pairs.index] - 1.0, 0.0), axis=0)
+    g = jnp.stack([g, g * left])
+    beaten = jnp.stack([beaten, beaten + g[0] * its]) + FLOOR
+    conflict = pair.incomparable + FLOOR
+    logs, log_beaten = jnp.log(conflict), jnp.log(beaten)
+    first = jnp.sum(jnp.where(rejected | zero, log_beaten[0], 0.0), axis=0)
+    second = jnp.sum(jnp.where(rejected, log_beaten[1], 0.0), axis=0) + jnp.sum(jnp.where(before, logs, 0.0), axis=0)
+    share = _share(first, second, possible)
+    value = log_add_exp(jnp.where(possible, first, -jnp.inf), second)
+    value += jnp.sum(jnp.where(inside, logs, 0.0), axis=0)
+
+    odds = pair.dominates / jnp.maximum(pair.not_dominates, TINY)
+    up, down = -pair.dominates / conflict, pair.dominated / conflict
+    raised = odds[None] * (g / beaten)[:, two]
+    ups = (
+        jnp.where(inside, up, jnp.where(beats | before, raised[0], 0.0)),
+        jnp.where(inside | before, up, jnp.where(beats | stands, raised[1], 0.0)),
+    )
+    downs = jnp.where(inside, down, 0.0), jnp.where(inside | before, down, 0.0)
+
+    def of_both(kept: Array) -> tuple[Array, Array]:
+        weights = (kept * share)[None], (kept * (1.0 - share))[None]
+
+        def summed(*terms: Array) -> Array:
+            return (weights[0] * terms[0] + weights[1] * terms[1])[None]
+
+        f = summed(*ups) * hazard + summed(*downs) * hazard_below
+        squares = summed(*(u * u for u in ups)) * hazard * hazard + summed(*(d * d for d in downs)) * hazard_below**2
+        squares += 2.0 * summed(*(u * d for u, d in zip(ups, downs, strict=True))) * hazard * hazard_below
+        gradient = to_objects(jnp.mean(f, axis=-1), pairs)
+        curvature = laplacian(jnp.mean(f * z + squares, axis=-1), pairs)
+        if len(present) > 2:
+            of_first, of_second = (w * (1.0 + FLOOR) * g[j] / beaten[j] ** 2 for j, w in enumerate(weights))
+            root = jnp.sqrt(jnp.where(zero, of_first, of_first + of_second))
+            alone = of_second / jnp.where(root > 0.0, root, 1.0)  # the threshold, with a chosen object
+            t = odds * jnp.where(beats | before, root[two], jnp.where(stands, alone[two], 0.0))
+            curvature += coupling_curvature(t[None] * hazard, pairs)
+        return gradient, curvature
+
+    gap, second_slope = (
+        to_objects(up[None] * hazard + down[None] * hazard_below, pairs)
+        for up, down in ((ups[0] - ups[1], downs[0] - downs[1]), (ups[1], downs[1]))
+    )
+    return _Answers(value, share, gap, second_slope, of_both)
+
+
+def _mean_of_pairs(
+    weight: Float[Array, "m S"], slope: Float[Array, "d a m S"], pairs: Pairs
+) -> Float[Array, "d a a m"]:
+    """Mean over samples of weight g g^T, for slopes g that sum to zero over the objects."""
+    return laplacian(-jnp.mean(weight[None, None] * slope[:, pairs.first] * slope[:, pairs.second], axis=-1), pairs)
 
 
 def answer_probabilities_with_threshold(u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:

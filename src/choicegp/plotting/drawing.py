@@ -22,6 +22,7 @@ _LABEL: dict[str, Any] = {
     "arrowprops": {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
 }  # fmt: skip
 _MOST_BARS = 150  # objects whose uncertainty is drawn
+_THRESHOLD: dict[str, Any] = {"color": "black", "zorder": 3.5}
 
 
 def new_panels(n: int) -> NDArray[Any]:
@@ -91,27 +92,44 @@ def utility_keys(n_utilities: int, kinds: set[str]) -> list[Any]:
     return keys
 
 
-def draw_ranking(ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], names: list[str], total: int) -> None:
-    """Draw objects from the best down, with one utility each."""
+def draw_ranking(
+    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], names: list[str], total: int,
+    threshold: NDArray[np.float64] | None = None,
+) -> None:  # fmt: skip
+    """Draw objects from the best down, with one utility each, and the threshold where there is one."""
     places = np.arange(len(mean))
     ax.errorbar(
         mean, places, xerr=sd, fmt="o", color=COLOURS[0], ecolor="0.7", elinewidth=1.0, label="standard deviation"
     )
     ax.set_yticks(places, names, fontsize=8)
     ax.set_ylim(len(mean) - 0.5, -0.5)
+    if threshold is not None:
+        middle, low, high = threshold[:, 0]
+        ax.axvspan(low, high, color="0.9", linewidth=0, zorder=0)
+        label = "The threshold, with its 95% interval:\nan object below it is rejected even alone."
+        ax.axvline(middle, linestyle="--", linewidth=1.2, label=label, **_THRESHOLD)
+        ax.legend(loc="lower right", fontsize=8, framealpha=0.9)
     ax.set_xlabel("utility 1 (posterior mean and standard deviation)")
     ax.set_title(f"The best {len(mean)} of {total} objects" if len(mean) < total else "Objects", fontsize=11)
 
 
 def draw_front(
-    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_], names: list[str]
-) -> None:
-    """Draw objects by two utilities; objects of the front are marked, and as many as can be are named."""
+    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_], names: list[str],
+    threshold: NDArray[np.float64] | None = None, in_all: str = "both",
+) -> None:  # fmt: skip
+    """Draw objects by two utilities; objects of the front are marked, and as many as can be are named.
+
+    The threshold, where there is one, is given as mean and ends of its interval (3, 2) in these utilities.
+    """
     x, y = mean[:, 0], mean[:, 1]
     barred = np.ones(len(mean), dtype=bool) if len(mean) <= _MOST_BARS else front
     bars: dict[str, Any] = {"ecolor": "0.82", "elinewidth": 0.7, "zorder": 1, "label": "standard deviation"}
     ax.errorbar(x[barred], y[barred], xerr=sd[barred, 0], yerr=sd[barred, 1], fmt="none", **bars)
     ax.scatter(x[~front], y[~front], s=18, color="0.45", linewidths=0, zorder=2, label="dominated by another")
+    points = mean
+    if threshold is not None:
+        _draw_threshold(ax, threshold, in_all)
+        points = np.vstack([mean, threshold[:1]])  # no name is written over it
     named, labels = _front_names(mean, front, names)
     n_points = len(np.unique(mean[front], axis=0))
     marked = ax.scatter(
@@ -121,10 +139,19 @@ def draw_front(
     # The legend takes its room before names are placed, though their number is known only then.
     marked.set_label(f"undominated\n({n_points} of {n_points} named)")
     ax.legend(**BESIDE)
-    written = _write_names(ax, mean, named, labels)
+    written = _write_names(ax, points, named, labels)
     some = f"\n({written} of {n_points} named)" if written < n_points else ""
     marked.set_label(f"undominated{some}")
     ax.legend(**BESIDE)
+
+
+def _draw_threshold(ax: "Axes", threshold: NDArray[np.float64], in_all: str) -> None:
+    """Mark where the threshold lies, with its interval, and what it rejects."""
+    (x, y), low, high = threshold
+    across, up = np.maximum([threshold[0] - low, high - threshold[0]], 0.0).T[..., None]
+    label = f"The threshold, with 95%\nintervals: an object\nbelow it in {in_all}\nutilities is rejected\neven alone."
+    style: dict[str, Any] = {"fmt": "X", "markersize": 9, "markeredgecolor": "white", "capsize": 3, "elinewidth": 1.2}
+    ax.errorbar([x], [y], xerr=across, yerr=up, label=label, **style, **_THRESHOLD)
 
 
 def _front_names(

@@ -140,6 +140,9 @@ def plot_objects(
 ) -> "Axes":
     """Draw objects in the space of two utilities, and name those that no other dominates.
 
+    A model with a threshold has it marked, with its 95% interval: an object below it in all utilities is rejected
+    even where it is shown alone.
+
     Parameters
     ----------
     model : ChoiceGP
@@ -159,10 +162,11 @@ def plot_objects(
     _check_fitted(model)
     objects, ids = _objects_to_draw(model, X, data)
     mean, sd = model.utilities(objects)[:2]
+    threshold = _threshold(model)
     if model.n_utilities_ == 1:
         best = np.argsort(-mean[:, 0], kind="stable")[:_MOST_RANKED]
         ax = ax or new_axes(7.0, 1.4 + 0.2 * len(best))
-        draw_ranking(ax, mean[best, 0], sd[best, 0], [short(ids[row]) for row in best], len(ids))
+        draw_ranking(ax, mean[best, 0], sd[best, 0], [short(ids[row]) for row in best], len(ids), threshold)
         return ax
     across, up = _two_utilities(utilities, model.n_utilities_)
     ax = ax or new_axes(8.4, 5.2)
@@ -170,9 +174,11 @@ def plot_objects(
     unit = 1e-9 * max(np.abs(mean).max(), 1e-300)
     mean = np.round(mean / unit) * unit
     front = undominated(mean)
-    draw_front(ax, mean[:, [across, up]], sd[:, [across, up]], front, [short(i) for i in ids])
-    ax.set(xlabel=f"utility {across + 1} (posterior mean)", ylabel=f"utility {up + 1} (posterior mean)")
     in_all = "both" if model.n_utilities_ == 2 else f"all {model.n_utilities_}"
+    shown = [across, up]
+    placed = None if threshold is None else threshold[:, shown]
+    draw_front(ax, mean[:, shown], sd[:, shown], front, [short(i) for i in ids], placed, in_all)
+    ax.set(xlabel=f"utility {across + 1} (posterior mean)", ylabel=f"utility {up + 1} (posterior mean)")
     ax.set_title(f"Objects by their utilities; no other beats a marked one in {in_all}", fontsize=11)
     return ax
 
@@ -339,6 +345,15 @@ def _chosen_features(effects: Effects, features: Sequence[str] | None) -> list[F
     if unknown or not wanted:
         raise ChoiceGPError(f"there is no feature {listed(unknown)}; the features are {listed(effects.names)}")
     return [by_name[name] for name in wanted]
+
+
+def _threshold(model: Any) -> NDArray[np.float64] | None:
+    """Return mean and ends of the interval of a model's threshold, (3, d), where it has one."""
+    errors = getattr(model, "errors_", None)
+    if errors is None or not errors.has_threshold:
+        return None
+    found = model.threshold_utilities()
+    return np.array([found.mean, found.lower, found.upper])
 
 
 def _two_utilities(utilities: Any, n_utilities: int) -> tuple[int, int]:
