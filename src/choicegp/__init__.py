@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.data.preferences import Preferences, preferences
-    from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ExtrapolationWarning, ReadingNote
+    from choicegp.elicitation.store import Store
+    from choicegp.errors import (
+        AlreadyAnswered,
+        ChoiceDataError,
+        ChoiceGPError,
+        Defect,
+        ExtrapolationWarning,
+        ReadingNote,
+        StoreError,
+    )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.estimators.embedding_search import EmbeddingSearch, search_embedding
@@ -41,7 +50,8 @@ _PLACES = {
     "data.choices": "ChoiceData",
     "data.folder": "ChoiceFolder",
     "data.preferences": "Preferences preferences",
-    "errors": "ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote",
+    "elicitation.store": "Store",
+    "errors": "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote StoreError",
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
     "estimators.embedding_search": "EmbeddingSearch search_embedding",
@@ -62,6 +72,7 @@ _MODULES = ("datasets", "kernels", "metrics", "plots")
 
 __all__ = [
     "MCMC",
+    "AlreadyAnswered",
     "BatchPreferenceGP",
     "CavityDiagnostics",
     "ChoiceData",
@@ -88,6 +99,8 @@ __all__ = [
     "ReadingNote",
     "SelectionResult",
     "Sparse",
+    "Store",
+    "StoreError",
     "Utilities",
     "__version__",
     "compare",
