@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.data.preferences import Preferences, preferences
+    from choicegp.elicitation.between import next_set_between
+    from choicegp.elicitation.design import next_set, next_sets
+    from choicegp.elicitation.request import Proposed
     from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ExtrapolationWarning, ReadingNote
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
@@ -41,6 +44,9 @@ _PLACES = {
     "data.choices": "ChoiceData",
     "data.folder": "ChoiceFolder",
     "data.preferences": "Preferences preferences",
+    "elicitation.between": "next_set_between",
+    "elicitation.design": "next_set next_sets",
+    "elicitation.request": "Proposed",
     "errors": "ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote",
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
@@ -84,6 +90,7 @@ __all__ = [
     "ParetoEmbedding",
     "PreferenceGP",
     "Preferences",
+    "Proposed",
     "PsisDiagnostics",
     "ReadingNote",
     "SelectionResult",
@@ -94,6 +101,9 @@ __all__ = [
     "datasets",
     "kernels",
     "metrics",
+    "next_set",
+    "next_set_between",
+    "next_sets",
     "plots",
     "preferences",
     "search_embedding",
