@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.data.preferences import Preferences, preferences
+    from choicegp.elicitation.between import next_set_between
+    from choicegp.elicitation.design import next_set, next_sets
+    from choicegp.elicitation.request import Proposed
     from choicegp.elicitation.store import Store
     from choicegp.errors import (
         AlreadyAnswered,
@@ -50,6 +53,9 @@ _PLACES = {
     "data.choices": "ChoiceData",
     "data.folder": "ChoiceFolder",
     "data.preferences": "Preferences preferences",
+    "elicitation.between": "next_set_between",
+    "elicitation.design": "next_set next_sets",
+    "elicitation.request": "Proposed",
     "elicitation.store": "Store",
     "errors": "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote StoreError",
     "estimators.batch_preference_gp": "BatchPreferenceGP",
@@ -95,6 +101,7 @@ __all__ = [
     "ParetoEmbedding",
     "PreferenceGP",
     "Preferences",
+    "Proposed",
     "PsisDiagnostics",
     "ReadingNote",
     "SelectionResult",
@@ -107,6 +114,9 @@ __all__ = [
     "datasets",
     "kernels",
     "metrics",
+    "next_set",
+    "next_set_between",
+    "next_sets",
     "plots",
     "preferences",
     "search_embedding",
