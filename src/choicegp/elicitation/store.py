@@ -102,7 +102,7 @@ class Store:
         [0, 1]
         """
         given = None if objects is None else as_plain(checked_objects(objects))
-        database = _opened(place, timeout)
+        database = _opened(place, timeout, create=given is not None)
         try:
             database.migrate()
             store, token = cls._of(database, given, settings)
@@ -356,7 +356,7 @@ class Store:
         self.data().write(path)
 
 
-def _opened(place: str | os.PathLike[str], timeout: float) -> "Database":
+def _opened(place: str | os.PathLike[str], timeout: float, create: bool) -> "Database":
     try:
         import alembic  # noqa: F401
         import sqlalchemy  # noqa: F401
@@ -365,4 +365,4 @@ def _opened(place: str | os.PathLike[str], timeout: float) -> "Database":
         raise ImportError(needed) from error
     from choicegp.elicitation.database import Database
 
-    return Database(place, timeout)
+    return Database(place, timeout, create)
