@@ -8,12 +8,12 @@ People (`people`).  A catalogue of 100 objects with three standard normal featur
 each scaled to mean 0 and standard deviation 5 against errors of scale 1.  Answers to sets of 4 objects are drawn from
 the model's probabilities; with ``--slips 0.1`` one answer in ten is a random subset.  Every design begins with the same
 6 space-filling sets; then the model is fitted again after every answer, from the last one, and asks for the next
-set, up to 60; "random" draws its sets.  Fits know d and have ``intervals="none"`` and no object effects; with
+set, up to 48; "random" draws its sets, up to 60.  Fits know d and have ``intervals="none"`` and no object effects; with
 slips a lapse of 0.1.  25 sets of weight 1e-9 that hold every object let all fits share one shape, hence one program,
 and say nothing.  Accuracy: the part of 500 random new sets of the catalogue for which the predicted choice is the
-Pareto set of the true utilities, after 8, 12, ... 60 sets.  The number of sets that a design needs is where its
+Pareto set of the true utilities, after 8, 12, ... sets.  The number of sets that a design needs is where its
 accuracy, made monotone by the running maximum and joined by straight lines, first reaches the accuracy of 60 random
-sets of the same person (61 where it never does).  Seeds 0 to 19.
+sets of the same person (49 where it never does).  Seeds 0 to 19.
 
 Best (`best`).  The same people; 30 sets of "best" or "random"; the objects found are the ones kept in answers, and
 their hypervolume in the true utilities, above the catalogue's minimum, is given as a part of the whole catalogue's.
@@ -42,8 +42,8 @@ from choicegp import ChoiceData, ChoiceGP, datasets, next_set, next_sets
 
 N_OBJECTS, N_FEATURES, SIZE = 100, 3, 4
 SHAPES = ("linear", "ideal", "saturating", "smooth")
-FIRST, LAST, STEP = 6, 60, 1
-CHECKED = range(8, LAST + 1, 4)
+FIRST, MOST, OF_RANDOM = 6, 48, 60  # sets: space-filling ones, of a design, of random ones
+CHECKED = range(8, 61, 4)
 QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
 
 
@@ -91,7 +91,7 @@ def draw(rng: np.random.Generator, n: int) -> list[np.ndarray]:
     return [rng.choice(N_OBJECTS, SIZE, replace=False) for _ in range(n)]
 
 
-def asked(person: Person, how: str, last: int = LAST) -> tuple[dict[int, float], list[np.ndarray], list[np.ndarray]]:
+def asked(person: Person, how: str, last: int) -> tuple[dict[int, float], list[np.ndarray], list[np.ndarray]]:
     """Ask a person, and return the accuracy after some numbers of sets, what was shown and what was kept."""
     rng = np.random.default_rng([person.seed, 23])
     shown = [np.array(one.shown) for one in next_sets(None, person.table, FIRST, SIZE, random_state=person.seed)]
@@ -107,10 +107,10 @@ def asked(person: Person, how: str, last: int = LAST) -> tuple[dict[int, float],
         if n >= last:
             return scores, shown, chosen
         if how == "random":
-            new = draw(rng, STEP)
+            new = draw(rng, 1)
         else:
             avoid = {frozenset(rows.tolist()) for rows in shown}
-            found = next_sets(model, person.table, STEP, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
+            found = next_sets(model, person.table, 1, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
             new = [np.array(one.shown) for one in found]
         chosen += [person.answer(rows, n + number) for number, rows in enumerate(new)]
         shown += new
@@ -119,23 +119,23 @@ def asked(person: Person, how: str, last: int = LAST) -> tuple[dict[int, float],
 def people(args: argparse.Namespace) -> None:
     """Ask all people by all designs, and append the accuracies to a file."""
     for seed in range(args.first, args.first + args.seeds):
-        for d in (2, 3):
-            for shape in SHAPES:
+        for d in args.utilities:
+            for shape in args.shapes:
                 for how in args.designs:
                     begun = time.monotonic()
-                    scores, *_ = asked(Person(shape, d, seed, args.slips), how)
+                    scores, *_ = asked(Person(shape, d, seed, args.slips), how, OF_RANDOM if how == "random" else MOST)
                     row = {"shape": shape, "d": d, "seed": seed, "slips": args.slips, "how": how}
-                    frame = pd.DataFrame([row | {str(n): score for n, score in scores.items()}])
+                    frame = pd.DataFrame([row | {str(n): scores.get(n, np.nan) for n in CHECKED}])
                     frame.to_csv(args.output, mode="a", header=not Path(args.output).exists(), index=False)
-                    print(*row.values(), *(f"{scores[n]:.3f}" for n in (12, 24, 36, 48, 60)),
+                    print(*row.values(), *(f"{scores[n]:.3f}" for n in (12, 24, 36, 48)),
                           f"{time.monotonic() - begun:.0f} s", flush=True)  # fmt: skip
 
 
 def needed(accuracy: np.ndarray, goal: float) -> float:
-    """Return the number of sets with which the goal is first reached."""
+    """Return the number of sets with which the goal is first reached, from accuracies after 8, 12, ... sets."""
     best = np.maximum.accumulate(accuracy)
     if best[-1] < goal:
-        return LAST + 1.0
+        return MOST + 1.0
     i = int(np.argmax(best >= goal))
     if i == 0:
         return float(CHECKED[0])
@@ -145,30 +145,29 @@ def needed(accuracy: np.ndarray, goal: float) -> float:
 
 def summary(path: str) -> None:
     """Print what designs need, and how they differ."""
-    table = pd.read_csv(path)
-    columns = [str(n) for n in CHECKED]
-    wide = table.set_index(["slips", "shape", "d", "seed", "how"])[columns]
-    for slips in table["slips"].unique():
-        part = wide.loc[slips].unstack("how").dropna()  # noqa: PD010 - several columns
-        designs = [how for how in table["how"].unique() if ("60", how) in part]
-        curves = {how: part.xs(how, axis=1, level=1)[columns].to_numpy() for how in designs}
-        print(f"\nslips {slips}: {len(part)} people")
-        for how, values in curves.items():
-            print(f"  {how:12}", *(f"{n}: {value:.3f}" for n, value in zip(columns, values.mean(axis=0), strict=True)))
-            if how == "random":
-                continue
-            need = np.array([needed(one, goal) for one, goal in zip(values, curves["random"][:, -1], strict=True)])
-            print(f"    sets to the accuracy of 60 random ones: median {np.median(need):.1f}, "
-                  f"quartiles {np.quantile(need, 0.25):.1f} to {np.quantile(need, 0.75):.1f}, "
-                  f"never: {np.sum(need > LAST)}; by shape and d: "
-                  + ", ".join(f"{shape} {d}: {np.median(need[[(s, e) == (shape, d) for s, e, _ in part.index]]):.0f}"
-                              for shape in SHAPES for d in (2, 3)))  # fmt: skip
-            for other in ("random", "information"):
-                if other in curves and other != how:
-                    gain = (values - curves[other]).mean(axis=1)
-                    half = 1.96 * gain.std(ddof=1) / np.sqrt(len(gain))
-                    print(f"    accuracy, mean over 8 to 60 sets, less {other}'s: {gain.mean():+.4f} ± {half:.4f}; "
-                          f"at 60: {(values - curves[other])[:, -1].mean():+.4f}")  # fmt: skip
+    table = pd.read_csv(path).drop_duplicates(["slips", "shape", "d", "seed", "how"])
+    columns = [str(n) for n in CHECKED if n <= MOST]
+    for slips, own in table.groupby("slips"):
+        by_how = {how: part.set_index(["shape", "d", "seed"]) for how, part in own.groupby("how")}
+        for how in by_how.keys() - {"random"}:
+            people = by_how[how].index.intersection(by_how["random"].index)
+            goal = by_how["random"].loc[people, str(OF_RANDOM)].to_numpy()
+            curves = by_how[how].loc[people, columns].to_numpy()
+            need = pd.Series([needed(*one) for one in zip(curves, goal, strict=True)], index=people)
+            print(f"\nslips {slips}, {how}: {len(people)} people; sets to the accuracy of 60 random ones: median "
+                  f"{need.median():.1f}, quartiles {need.quantile(0.25):.1f} to {need.quantile(0.75):.1f}, not reached "
+                  f"by {MOST}: {np.sum(need > MOST)}")  # fmt: skip
+            print("  medians:", ", ".join(f"{shape} {d}: {value:.0f}" for (shape, d), value in
+                                          need.groupby(["shape", "d"]).median().items()))  # fmt: skip
+            for other in by_how.keys() - {how}:
+                both = people.intersection(by_how[other].index)
+                rivals = by_how[other].loc[both, columns].to_numpy()
+                gain = by_how[how].loc[both, columns].to_numpy() - rivals
+                mean = gain.mean(axis=1)
+                half = 1.96 * mean.std(ddof=1) / np.sqrt(len(mean))
+                print(f"  accuracy less that with {other}, after", *(
+                    f"{n}: {value:+.3f}" for n, value in zip(columns, gain.mean(axis=0), strict=True)
+                ), f"; mean {mean.mean():+.4f} ± {half:.4f} ({len(both)} people)")  # fmt: skip
 
 
 def hypervolume(U: np.ndarray, low: np.ndarray, n: int = 20_000) -> float:
@@ -181,8 +180,8 @@ def best(args: argparse.Namespace) -> None:
     """Print the hypervolume of what was kept."""
     gains = []
     for seed in range(args.first, args.first + args.seeds):
-        for d in (2, 3):
-            for shape in SHAPES:
+        for d in args.utilities:
+            for shape in args.shapes:
                 person = Person(shape, d, seed, args.slips)
                 low = person.U.min(axis=0)
                 whole = hypervolume(person.U, low)
@@ -269,6 +268,8 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--slips", type=float, default=0.0, help="part of the answers that is random")
     parser.add_argument("--designs", nargs="*", default=["random", "information", "predictive"])
+    parser.add_argument("--shapes", nargs="*", default=SHAPES, choices=SHAPES)
+    parser.add_argument("--utilities", nargs="*", type=int, default=(2, 3), help="numbers of utilities")
     parser.add_argument("--draws", type=int, default=1000, help="of each chain of MCMC")
     parser.add_argument("-o", "--output", default="people.csv")
     args = parser.parse_args()

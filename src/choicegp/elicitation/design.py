@@ -30,7 +30,7 @@ _N_STARTS = 128  # random sets that a search values first
 _N_REVALUED = 16  # best sets of a search, which are valued again at many points
 _N_TARGETS, _N_PAIRS = 32, 128  # sets about whose answers is asked: at most that many, or random pairs
 _SPACE = 2048  # objects among which a set that fills the space is sought
-_BEST_POOL = 512
+_BEST_POOL = 256
 
 
 def next_set(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 _ALL = 1024  # sets up to which all are valued
+_MOST_PAIRS = 1024  # with which growing begins
 _MOST_SWEEPS = 4
 _MORE = 1e-6  # what a swap must gain to be made, relative to the value: less is rounding
 
@@ -68,8 +69,8 @@ def search(
 ) -> Found:  # fmt: skip
     """Find sets of high value among the objects of a pool.
 
-    Of at most 1024 sets all are valued.  Else the best pair is grown by the object that gains most until the set has
-    its size; the objects of this set, or of the best of the ``starts`` where that is better, are then exchanged one at
+    Of at most 1024 sets all are valued.  Else the best of about 1024 pairs is grown by the object that gains most until
+    the set has its size; the objects of this set, or of the best of the ``starts`` where that is better, are then exchanged one at
     a time while that gains something.
 
     Parameters
@@ -108,6 +109,8 @@ def search(
 def _grow(tried: _Tried, value: Value, n_objects: int, size: int) -> None:
     """Add to the best pair what gains most, until there are sets of full size."""
     sets = np.array(list(itertools.combinations(range(n_objects), 2)))
+    if size > 2:
+        sets = sets[:: -(-len(sets) // _MOST_PAIRS)]
     while sets.shape[1] < size:
         grown = sets[np.argmax(value(sets))]
         if tried.late:
