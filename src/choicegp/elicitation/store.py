@@ -157,7 +157,7 @@ class Store:
 
     def is_owner(self, token: str) -> bool:
         """Whether this is the token of the study's owner."""
-        return secrets.compare_digest(self._database.read(self._work.study).owner_hash, self._log.hash_of(token))
+        return secrets.compare_digest(self._database.read(self._log.owner_hash), self._log.hash_of(token))
 
     def new_owner_token(self) -> str:
         """Give the owner a new token; the one before is no longer valid."""
