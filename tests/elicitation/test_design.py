@@ -8,6 +8,7 @@ import pytest
 
 from choicegp import ChoiceGP, ChoiceGPError, datasets, next_set, next_set_between, next_sets
 from choicegp.compute.devices import computing
+from choicegp.elicitation.between import shares
 from choicegp.elicitation.design import HOW
 from choicegp.elicitation.information import expected_answers
 from choicegp.elicitation.pool import chebyshev, front_objects, pool_of, spread_out
@@ -151,6 +152,17 @@ def test_a_set_between_models_is_where_they_differ(ignorant, catalogue):
     assert 0.0 < found.value <= np.log(2)
     sure = next_set_between(models, catalogue(12), 2, weights=[1.0, 0.0], seconds=PLENTY, random_state=0)
     assert sure.value == pytest.approx(0.0, abs=1e-9)
+
+
+def test_models_are_weighed_by_leave_one_out():
+    class Judged:
+        def __init__(self, elpd):
+            self.elpd = elpd
+
+        def loo(self):
+            return self
+
+    assert shares([Judged(-10.0), Judged(-10.0 + np.log(3.0))], None) == pytest.approx([0.25, 0.75])
 
 
 def test_errors_say_what_is_wrong(ignorant, catalogue):
