@@ -70,8 +70,8 @@ def search(
     """Find sets of high value among the objects of a pool.
 
     Of at most 1024 sets all are valued.  Else the best of about 1024 pairs is grown by the object that gains most until
-    the set has its size; the objects of this set, or of the best of the ``starts`` where that is better, are then exchanged one at
-    a time while that gains something.
+    the set has its size; the objects of this set, or of the best of the ``starts`` where that is better, are then
+    exchanged one at a time while that gains something.
 
     Parameters
     ----------
