@@ -18,7 +18,20 @@ if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.data.preferences import Preferences, preferences
-    from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ExtrapolationWarning, ReadingNote
+    from choicegp.elicitation.between import next_set_between
+    from choicegp.elicitation.design import next_set, next_sets
+    from choicegp.elicitation.request import Proposed
+    from choicegp.elicitation.session import ChoiceSession, Hint
+    from choicegp.elicitation.store import Store
+    from choicegp.errors import (
+        AlreadyAnswered,
+        ChoiceDataError,
+        ChoiceGPError,
+        Defect,
+        ExtrapolationWarning,
+        ReadingNote,
+        StoreError,
+    )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.estimators.embedding_search import EmbeddingSearch, search_embedding
@@ -41,7 +54,12 @@ _PLACES = {
     "data.choices": "ChoiceData",
     "data.folder": "ChoiceFolder",
     "data.preferences": "Preferences preferences",
-    "errors": "ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote",
+    "elicitation.between": "next_set_between",
+    "elicitation.design": "next_set next_sets",
+    "elicitation.request": "Proposed",
+    "elicitation.session": "ChoiceSession Hint",
+    "elicitation.store": "Store",
+    "errors": "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote StoreError",
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
     "estimators.embedding_search": "EmbeddingSearch search_embedding",
@@ -62,6 +80,7 @@ _MODULES = ("datasets", "kernels", "metrics", "plots")
 
 __all__ = [
     "MCMC",
+    "AlreadyAnswered",
     "BatchPreferenceGP",
     "CavityDiagnostics",
     "ChoiceData",
@@ -69,6 +88,7 @@ __all__ = [
     "ChoiceFolder",
     "ChoiceGP",
     "ChoiceGPError",
+    "ChoiceSession",
     "Defect",
     "Dense",
     "Diagnosis",
@@ -77,6 +97,7 @@ __all__ = [
     "ExtrapolationWarning",
     "FitResult",
     "GeneralPreferenceGP",
+    "Hint",
     "HyperPriors",
     "LooResult",
     "PairGP",
@@ -84,16 +105,22 @@ __all__ = [
     "ParetoEmbedding",
     "PreferenceGP",
     "Preferences",
+    "Proposed",
     "PsisDiagnostics",
     "ReadingNote",
     "SelectionResult",
     "Sparse",
+    "Store",
+    "StoreError",
     "Utilities",
     "__version__",
     "compare",
     "datasets",
     "kernels",
     "metrics",
+    "next_set",
+    "next_set_between",
+    "next_sets",
     "plots",
     "preferences",
     "search_embedding",

@@ -9,6 +9,24 @@ class ChoiceGPError(ValueError):
     """An error that the user can fix: the message says what is wrong, where, and what to do."""
 
 
+class StoreError(ChoiceGPError):
+    """The log of answers cannot be opened, read or written; nothing is half-written.
+
+    Examples
+    --------
+    >>> from choicegp import Store
+    >>> try:
+    ...     Store.open("absent.db")
+    ... except StoreError as error:
+    ...     print(error)
+    there is no file absent.db
+    """
+
+
+class AlreadyAnswered(StoreError):
+    """Another answer to the same question was recorded before; it is kept, and this one is not."""
+
+
 class ExtrapolationWarning(UserWarning):
     """Predictions are made for objects with features outside the range of the objects shown in training."""
 

@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 import choicegp
-from choicegp.apps import terminal
+from choicegp.apps import asking, terminal
 from choicegp.apps.options import (
     Jobs,
     ModelOptions,
@@ -340,6 +340,10 @@ def honesty(
     from choicegp.experiments.experiment import ExperimentOptions
 
     check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)
+
+
+app.command()(asking.ask)
+app.command()(asking.answers)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ functions here return such places, with one row per set; the caller looks up the
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +16,8 @@ from choicegp.reading.defects import offsets_of
 
 _SHAPES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 _MOST_SHAPES = 3  # a program is compiled for each
+_GROWING: ContextVar[bool] = ContextVar("growing", default=False)
+_LEAST_WHILE_GROWING = 32
 
 
 def split_sets(flat: NDArray, offsets: NDArray[np.int64], marks: NDArray[np.bool_] | None = None) -> list[NDArray]:
@@ -54,8 +58,27 @@ def sets_by_size(
 
 def padded_size(n: int, fineness: int) -> int:
     """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
+    if _GROWING.get():
+        n, fineness = max(n, _LEAST_WHILE_GROWING), min(fineness, 1)
     step = 1 << max(0, n.bit_length() - 1 - fineness)
     return -(-n // step) * step
+
+
+@contextmanager
+def growing() -> Iterator[None]:
+    """Pad generously inside, for data that grow set by set: few of their fits then need other programs than the last.
+
+    Examples
+    --------
+    >>> with growing():
+    ...     sorted({padded_size(n, 4) for n in range(1, 130)})
+    [32, 48, 64, 96, 128, 192]
+    """
+    before = _GROWING.set(True)
+    try:
+        yield
+    finally:
+        _GROWING.reset(before)
 
 
 def sets_by_shape(sizes: NDArray[np.integer], sets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:

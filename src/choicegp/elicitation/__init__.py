@@ -1,0 +1,1 @@
+"""What to ask next, and a log of answers that is never lost."""

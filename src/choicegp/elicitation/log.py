@@ -1,0 +1,125 @@
+"""Rows of the database as records, and the few statements by which they are read and written."""
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from choicegp.elicitation.events import STEPS, Event, Participant, Question
+from choicegp.elicitation.schema import EVENTS, PARTICIPANTS, STUDY
+from choicegp.errors import StoreError
+
+
+def now() -> str:
+    """Return the time (UTC) as text: SQLite knows no time zones, and texts of this form sort as times do."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def new_token() -> str:
+    """Return a token that nobody can guess."""
+    return secrets.token_urlsafe(32)
+
+
+def hash_of(token: str) -> str:
+    """Return what the database keeps of a token.
+
+    Whoever reads a copy of the database cannot answer in another's name. A token has 256 random bits: neither salt nor
+    a slow hash would make it harder to find.
+    """
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def add(connection: sa.Connection, kind: str, participant: int | None = None, **rest: Any) -> Event:
+    """Append an event."""
+    values = {"at": now(), "kind": kind, "participant": participant, "step": STEPS.get(kind), **rest}
+    for name in ("shown", "chosen"):
+        if values.get(name) is not None:
+            values[name] = list(values[name])
+    row = connection.execute(EVENTS.insert().returning(EVENTS), values).mappings().one()
+    return _event(row)
+
+
+def _event(row: Mapping[Any, Any]) -> Event:
+    values = {name: row[name] for name in Event._fields}
+    values["at"] = datetime.fromisoformat(values["at"])
+    for name in ("shown", "chosen"):
+        values[name] = None if values[name] is None else tuple(values[name])
+    return Event(**values)
+
+
+def events(connection: sa.Connection, participant: int | None = None, after: int = 0) -> list[Event]:
+    """Return the events of one participant or of all, in their order."""
+    query = sa.select(EVENTS).where(EVENTS.c.id > after).order_by(EVENTS.c.id)
+    if participant is not None:
+        query = query.where(EVENTS.c.participant == participant)
+    return [_event(row) for row in connection.execute(query).mappings()]
+
+
+def event_of(connection: sa.Connection, question: str, step: int) -> Event | None:
+    """Return the event of one step in the course of a question."""
+    query = sa.select(EVENTS).where(EVENTS.c.question == question, EVENTS.c.step == step)
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else _event(row)
+
+
+def asked_again(connection: sa.Connection, question: str) -> Question | None:
+    """Return the question that was asked in place of one whose answer was undone."""
+    row = connection.execute(sa.select(EVENTS).where(EVENTS.c.again == question)).mappings().one_or_none()
+    return None if row is None else Question.of(_event(row), repeated=True)
+
+
+def open_question(connection: sa.Connection, participant: int) -> Question | None:
+    """Return the question that waits for an answer of this participant."""
+    closed = EVENTS.alias()
+    query = (
+        sa.select(EVENTS)
+        .outerjoin(closed, sa.and_(closed.c.question == EVENTS.c.question, closed.c.step == 1))
+        .where(EVENTS.c.participant == participant, EVENTS.c.step == 0, closed.c.id.is_(None))
+    )
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else Question.of(_event(row), repeated=True)
+
+
+def study_state(connection: sa.Connection) -> str:
+    """Return whether the study is open, paused or closed."""
+    return str(connection.execute(sa.select(STUDY.c.state)).scalar_one())
+
+
+def owner_hash(connection: sa.Connection) -> str:
+    """Return what is kept of the owner's token."""
+    return str(connection.execute(sa.select(STUDY.c.owner_hash)).scalar_one())
+
+
+def _participant(row: Mapping[Any, Any]) -> Participant:
+    joined = datetime.fromisoformat(row["joined"])
+    return Participant(row["id"], row["name"], row["state"], joined, dict(row["panel"] or {}))
+
+
+def participants(connection: sa.Connection, **having: Any) -> list[Participant]:
+    """Return the participants whose columns have these values."""
+    query = sa.select(PARTICIPANTS).order_by(PARTICIPANTS.c.id)
+    for name, value in having.items():
+        query = query.where(PARTICIPANTS.c[name] == value)
+    return [_participant(row) for row in connection.execute(query).mappings()]
+
+
+def locked(connection: sa.Connection, participant: int) -> Participant:
+    """Return a participant, about whom no other transaction writes until this one ends."""
+    query = sa.select(PARTICIPANTS).where(PARTICIPANTS.c.id == participant).with_for_update()
+    row = connection.execute(query).mappings().one_or_none()
+    if row is None or row["state"] == "deleted":
+        raise StoreError(f"there is no participant {participant}: the id is wrong, or the person was deleted")
+    return _participant(row)
+
+
+def change(connection: sa.Connection, participant: int, **values: Any) -> None:
+    """Change columns of a participant."""
+    connection.execute(PARTICIPANTS.update().where(PARTICIPANTS.c.id == participant), values)
+
+
+def remove_events(connection: sa.Connection, participant: int) -> None:
+    """Remove all events of a participant: the one way in which events ever go."""
+    connection.execute(EVENTS.delete().where(EVENTS.c.participant == participant))

@@ -1,0 +1,113 @@
+"""Databases of earlier and later versions."""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from choicegp import Store, StoreError
+from choicegp.elicitation import database, schema
+
+VERSIONS = Path(schema.__file__).parent / "migrations" / "versions"
+NEXT = '''"""Version 2 of a program to come: participants have a language, and names may be longer."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("choicegp_participants") as table:
+        table.add_column(sa.Column("language", sa.String(8), nullable=False, server_default="en"))
+        table.alter_column("name", type_=sa.String(400))
+'''
+
+
+def at_version(place: str, version: str) -> database.Database:
+    """Make a database as the program of an earlier version made it, with a study, answers and a skip."""
+    opened = database.Database(place, 1.0)
+    schema.migrate(opened.engine, place, to=version)
+    rows = {
+        "study": "1, '2026-01-01T00:00:00+00:00', 'open', 'x', '{}', "
+        '\'{"index": null, "ids": ["pen", "ink"], "columns": [{"name": "x", "kind": "int64", "values": [1, 2]}]}\'',
+        "participants": "1, 'hash', 'Anna', 'active', '2026-01-01T00:00:00+00:00', '{\"pid\": \"7\"}'",
+    }
+    with opened.engine.begin() as connection:
+        for table, values in rows.items():
+            connection.execute(sa.text(f"INSERT INTO choicegp_{table} VALUES ({values})".replace(":", r"\:")))
+        for event in (
+            {"kind": "asked", "question": "a", "step": 0, "shown": '["pen", "ink"]'},
+            {"kind": "answered", "question": "a", "step": 1, "chosen": '["pen"]'},
+            {"kind": "asked", "question": "b", "step": 0, "shown": '["ink", "pen"]', "design": "random"},
+        ):
+            given = event | {"at": "2026-01-01T00:00:00+00:00", "participant": 1}
+            names, values = ", ".join(given), ", ".join(f":{name}" for name in given)
+            if opened.engine.dialect.name != "sqlite":
+                values = values.replace(":shown", "CAST(:shown AS json)").replace(":chosen", "CAST(:chosen AS json)")
+            connection.execute(sa.text(f"INSERT INTO choicegp_events ({names}) VALUES ({values})"), given)
+    return opened
+
+
+def has_all_of_version_1(place: str) -> None:
+    with Store.open(place) as store:
+        [answer] = store.answers()
+        assert (answer.question.shown, answer.chosen) == (("pen", "ink"), ("pen",))
+        assert store.participant("Anna").panel == {"pid": "7"}
+        assert store.answer("b", []).repeated is False
+        assert len(store.data()) == 2
+
+
+def test_a_database_of_version_1_is_read(place):
+    at_version(place, "0001").close()
+    has_all_of_version_1(place)
+
+
+@pytest.fixture
+def later(tmp_path, monkeypatch) -> Path:
+    """Return a folder of migrations as a later version of the program has it."""
+    folder = tmp_path / "migrations"
+    (folder / "versions").mkdir(parents=True)
+    for module in VERSIONS.glob("v*.py"):
+        (folder / "versions" / module.name).write_text(module.read_text())
+    (folder / "versions" / "v0002.py").write_text(NEXT)
+    return folder
+
+
+def test_an_older_database_is_migrated_and_then_refused_by_the_older_program(place, later, monkeypatch):
+    at_version(place, "0001").close()
+    opened = database.Database(place, 1.0)
+    schema.migrate(opened.engine, place, later)
+    with opened.engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT name, language FROM choicegp_participants")).all() == [("Anna", "en")]
+        assert connection.execute(sa.text("SELECT count(*) FROM choicegp_events")).scalar() == 3
+        if opened.engine.dialect.name == "sqlite":
+            assert connection.execute(sa.text("PRAGMA foreign_keys")).scalar() == 1
+    opened.close()
+    with pytest.raises(StoreError, match=r"was written by a newer version of choicegp \(its schema is 0002.*; upgrade"):
+        Store.open(place)
+
+
+def test_a_migration_that_fails_changes_nothing(place, later):
+    at_version(place, "0001").close()
+    broken = later / "versions" / "v0002.py"
+    broken.write_text(broken.read_text() + '    raise RuntimeError("half-way")\n')
+    opened = database.Database(place, 1.0)
+    with pytest.raises(RuntimeError, match="half-way"):
+        schema.migrate(opened.engine, place, later)
+    opened.close()
+    has_all_of_version_1(place)
+
+
+def test_the_tables_are_as_the_program_knows_them(place):
+    """Compare what the migrations make with the metadata that queries are written with."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
+    opened = database.Database(place, 1.0)
+    opened.migrate()
+    with opened.engine.connect() as connection:
+        options = {"version_table": schema.VERSION_TABLE, "compare_type": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), schema.METADATA) == []
+    opened.close()
