@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from choicegp import ChoiceData, ChoiceGP
 from choicegp.fitting.record import FitResult, Fitted
@@ -51,3 +52,26 @@ def two_goals(table, rng, n_draws, n_people=1):
     care = 1.0 + 0.3 * rng.normal(size=(n_draws, n_people, 1, 2))
     goals = np.column_stack([(800.0 - table["price"]) / 200.0, table["speed"] - 2.0])
     return care * goals
+
+
+def answers_by_definition(u):
+    """Yield every answer of a person with utilities (n, d), as a list of objects, with its probability."""
+    n, beats = len(u), np.prod(ndtr(u[:, None] - u[None, :]), axis=2)
+
+    def likelihood(kept):
+        agree = np.prod([1 - beats[o, v] - beats[v, o] for o in kept for v in kept if o < v])
+        rejected = [v for v in range(n) if v not in kept]
+        return agree * np.prod([1 - np.prod([1 - beats[o, v] for o in kept]) for v in rejected])
+
+    answers = [[o for o in range(n) if code >> o & 1] for code in range(1, 2**n)]
+    values = np.array([likelihood(kept) for kept in answers])
+    return list(zip(answers, values / values.sum(), strict=True))
+
+
+def keep_by_definition(u):
+    """Return the share who keep each object, of people with utilities (R, n, d)."""
+    kept = np.zeros(u.shape[1])
+    for own in u:
+        for answer, p in answers_by_definition(own):
+            kept[answer] += p / len(u)
+    return kept

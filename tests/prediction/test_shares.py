@@ -5,14 +5,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import ndtr
 
 from choicegp import ChoiceData, ChoiceGPError, ExtrapolationWarning
 from choicegp.data.pareto import undominated
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne
 from choicegp.prediction.taking import answered
 
-from .known_market import PRODUCTS, known_model, two_goals
+from .known_market import PRODUCTS, answers_by_definition, known_model, two_goals
 
 ERRORS = [DISCERNIBILITY, DISCERNIBILITY.with_threshold(), BestInOne(), BestInOne(threshold=True)]
 
@@ -40,22 +39,11 @@ def test_everybody_takes_one_kept_object_or_none(errors, take):
         assert none == 0.0
 
 
-def likelihood(kept, beats):
-    """Return the likelihood of what was kept of three objects, by its definition."""
-    agree = np.prod([1 - beats[o, v] - beats[v, o] for o in kept for v in kept if o < v])
-    rejected = [v for v in range(3) if v not in kept]
-    return agree * np.prod([1 - np.prod([1 - beats[o, v] for o in kept]) for v in rejected])
-
-
 @pytest.mark.parametrize("take", ["equal", "best"])
 def test_shares_are_sums_over_all_answers(take):
     u = np.random.default_rng(1).normal(size=(3, 2))
-    beats = np.prod(ndtr(u[:, None] - u[None, :]), axis=2)
-    table = np.array([likelihood([o for o in range(3) if code >> o & 1], beats) for code in range(8)])
-    table /= table.sum()
     keep, taken = np.zeros(3), np.zeros(3)
-    for code, p in enumerate(table):
-        inside = [o for o in range(3) if code >> o & 1]
+    for inside, p in answers_by_definition(u):
         for o in inside:
             keep[o] += p
             best = np.mean([o == max(inside, key=lambda v, i=i: u[v, i]) for i in range(2)])

@@ -8,6 +8,7 @@ import numpy as np
 from choicegp.compute.devices import computing
 from choicegp.errors import ExtrapolationWarning
 from choicegp.estimators.utility_gp import UtilityGP
+from choicegp.prediction.indicators import diversion, elasticities, worth
 from choicegp.prediction.shares import N_DRAWS, Asked, shares, what_if
 
 if TYPE_CHECKING:
@@ -92,6 +93,99 @@ class MarketNumbers(UtilityGP):
         with computing(self.device):
             asked = Asked.of(self.fitted_, people, n_draws, random_state, take)
             found, market = what_if(self.fitted_, assortment, changes, asked)
+        self._warn_of(market)
+        return found
+
+    def elasticities(
+        self, feature: str, assortment: Any = None, *, step: float = 0.01, take: str = "equal",
+        n_draws: int = N_DRAWS, random_state: int | None = 0, people: Any = None,
+    ) -> "pd.DataFrame":  # fmt: skip
+        """Return by how many percent shares change when a feature of one object rises by one percent.
+
+        Parameters
+        ----------
+        feature : str
+            A numeric feature.
+        assortment : DataFrame or list of ids, optional
+            At most ten objects; by default all objects of the training data.
+        step : float
+            Relative change, up and down, of which the difference of log shares is taken.
+        take, n_draws, random_state, people
+            As in `shares`.
+
+        Returns
+        -------
+        DataFrame
+            One row for each object whose feature changes (``changed``) and each ``object`` whose share is looked at;
+            ``kind`` is "own" where they are the same and "cross" elsewhere.  The elasticities of the shares who keep
+            and who take it, with the ends of their 95% intervals.
+        """
+        self._check_fitted()
+        with computing(self.device):
+            asked = Asked.of(self.fitted_, people, n_draws, random_state, take)
+            found, market = elasticities(self.fitted_, feature, assortment, step, asked)
+        self._warn_of(market)
+        return found
+
+    def worth(
+        self, feature: str, in_terms_of: str = "price", change: Any = 1, assortment: Any = None, *,
+        n_draws: int = N_DRAWS, random_state: int | None = 0, people: Any = None,
+    ) -> "pd.DataFrame":  # fmt: skip
+        """Return what a change of a feature is worth: the change of price that leaves the share who keep it as it was.
+
+        Prices are searched within the range of the training data, and of several the one nearest to the object's own is
+        taken.  Draws without such a price are counted; where they are more than 5% of all, no number is given.
+
+        Parameters
+        ----------
+        feature, in_terms_of : str
+            The feature that changes, and the numeric one that makes up for it.
+        change : float or category
+            By how much the feature rises; of a feature of categories, the new category.
+        assortment : DataFrame or list of ids, optional
+            At most ten objects; by default all objects of the training data.
+        n_draws, random_state, people
+            As in `shares`.
+
+        Returns
+        -------
+        DataFrame
+            One row for each object: the median over draws (``worth``; positive where the price may rise), the ends of
+            the 95% interval, the share of draws without such a price (``no_price``), and the same ``in_words``.
+        """
+        self._check_fitted()
+        with computing(self.device):
+            asked = Asked.of(self.fitted_, people, n_draws, random_state)
+            found, market = worth(self.fitted_, feature, in_terms_of, change, assortment, asked)
+        self._warn_of(market)
+        return found
+
+    def diversion(
+        self, object_id: Any, assortment: Any = None, *, take: str = "equal", n_draws: int = N_DRAWS,
+        random_state: int | None = 0, people: Any = None,
+    ) -> "pd.DataFrame":  # fmt: skip
+        """Return where people go when an object is withdrawn.
+
+        Parameters
+        ----------
+        object_id : object
+            Id of the object that is withdrawn.
+        assortment : DataFrame or list of ids, optional
+            At most ten objects; by default all objects of the training data.
+        take, n_draws, random_state, people
+            As in `shares`.
+
+        Returns
+        -------
+        DataFrame
+            One row for each other object: ``diverted``, what it gains as a share of those who took the withdrawn
+            object, which sums to one and may be negative where an object comes back that the withdrawn one beat; and
+            ``instead``, what those who kept the withdrawn object take now.
+        """
+        self._check_fitted()
+        with computing(self.device):
+            asked = Asked.of(self.fitted_, people, n_draws, random_state, take)
+            found, market = diversion(self.fitted_, object_id, assortment, asked)
         self._warn_of(market)
         return found
 

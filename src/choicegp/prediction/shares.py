@@ -5,7 +5,8 @@ of answers, by the model's own likelihood.  The share of a draw is the mean over
 draws.  A person who keeps several objects takes one of them by a stated rule, and who keeps nothing takes nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from choicegp.checks import check_one_of, kind_of, listed, seed, whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.inference.respondents.posterior import NEW
+from choicegp.model.likelihood import MAX_ENUMERATED
 from choicegp.model.prior import Objects, threshold_like
 from choicegp.prediction.assortments import Market, changed, market_of, one_assortment
 from choicegp.prediction.people import utilities_of_people
@@ -25,6 +27,7 @@ N_NEW = 300
 """New people who stand for the population at large."""
 NONE = "none"
 _NUMBERS = 20_000_000  # utilities drawn at a time
+_TOGETHER = 4_000_000  # utilities from which answers are found at a time
 _MOST_TOGETHER = 400  # objects whose utilities are drawn jointly
 
 
@@ -129,7 +132,7 @@ def with_none(drawn: Taken, fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
     """Return shares kept and taken (S, a), with a last column for those who keep nothing where there is a threshold."""
     if not fitted.errors.has_threshold:
         return drawn.keep, drawn.take
-    keep, take = (np.column_stack([part, drawn.none]) for part in (drawn.keep, drawn.take))
+    keep, take = (np.concatenate([part, drawn.none[..., None]], axis=-1) for part in (drawn.keep, drawn.take))
     return keep, take
 
 
@@ -161,7 +164,27 @@ def answers_of_people(
         places_of = [np.append(own, len(objects.X) - 1) for own in places_of]
     lapse = None if fitted.posterior.lapse is None else float(np.asarray(fitted.posterior.lapse))
     for u in _drawn(fitted, objects, asked):
-        yield [answered(u[:, :, own], fitted.errors, lapse, asked.take, asked.seed) for own in places_of]
+        yield _answered(
+            u, places_of, partial(answered, errors=fitted.errors, lapse=lapse, take=asked.take, seed=asked.seed)
+        )
+
+
+def _answered(u: np.ndarray, places_of: list[np.ndarray], answered: Callable[[np.ndarray], Taken]) -> list[Taken]:
+    """Return the answers of people with utilities (s, R, n, d) about assortments, those of one size together."""
+    s, n_people, _, d = u.shape
+    result: list[Taken] = [Taken(*[np.empty(0)] * 3)] * len(places_of)
+    for size in {len(own) for own in places_of}:
+        numbers = [number for number, own in enumerate(places_of) if len(own) == size]
+        # Of a large assortment, each person's answers are drawn: their number depends on the number of people.
+        n_together = 1 if size > MAX_ENUMERATED else max(1, _TOGETHER // (s * n_people * size * d))
+        for start in range(0, len(numbers), n_together):
+            some = numbers[start : start + n_together]
+            own = u[:, :, [places_of[number] for number in some]]  # (s, R, k, size, d)
+            found = answered(own.reshape(s, n_people * len(some), size, d))
+            parts = [part.reshape(s, n_people, len(some), *part.shape[2:]) for part in found]
+            for place, number in enumerate(some):
+                result[number] = Taken(*(part[:, :, place] for part in parts))
+    return result
 
 
 def _distinct(fitted: Fitted, market: Market, rows: np.ndarray) -> tuple[Objects, np.ndarray]:
