@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from choicegp.fitting.methods import MCMC, Dense, Paper, Sparse
     from choicegp.fitting.record import FitResult, Utilities
     from choicegp.model.prior import HyperPriors
+    from choicegp.prediction.segments import Segments
     from choicegp.selection.compare import compare
     from choicegp.selection.loo import CavityDiagnostics, LooResult, PsisDiagnostics
     from choicegp.selection.n_utilities import SelectionResult
@@ -53,6 +54,7 @@ _PLACES = {
     "fitting.methods": "Dense MCMC Paper Sparse",
     "fitting.record": "FitResult Utilities",
     "model.prior": "HyperPriors",
+    "prediction.segments": "Segments",
     "selection.compare": "compare",
     "selection.loo": "CavityDiagnostics LooResult PsisDiagnostics",
     "selection.n_utilities": "SelectionResult",
@@ -86,6 +88,7 @@ __all__ = [
     "Preferences",
     "PsisDiagnostics",
     "ReadingNote",
+    "Segments",
     "SelectionResult",
     "Sparse",
     "Utilities",

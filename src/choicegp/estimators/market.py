@@ -9,6 +9,7 @@ from choicegp.compute.devices import computing
 from choicegp.errors import ExtrapolationWarning
 from choicegp.estimators.utility_gp import UtilityGP
 from choicegp.prediction.indicators import diversion, elasticities, worth
+from choicegp.prediction.segments import Segments, segments
 from choicegp.prediction.shares import N_DRAWS, Asked, shares, what_if
 
 if TYPE_CHECKING:
@@ -188,6 +189,29 @@ class MarketNumbers(UtilityGP):
             found, market = diversion(self.fitted_, object_id, assortment, asked)
         self._warn_of(market)
         return found
+
+    def segments(self, k: int, *, n_draws: int = 100, random_state: int | None = 0) -> Segments:
+        """Find segments of respondents who choose in the same way; for models of many people.
+
+        People are compared by what they are predicted to keep of 40 sets drawn from the shown objects, and put around
+        ``k`` of them by k-medoids.
+
+        Parameters
+        ----------
+        k : int
+            Number of segments.
+        n_draws, random_state : int
+            Number of joint draws, and the seed.
+
+        Returns
+        -------
+        Segments
+            Who belongs to which segment, what sets each apart, and how stable the segments are; `print` says it in
+            words.
+        """
+        self._check_fitted()
+        with computing(self.device):
+            return segments(self.fitted_, k, Asked.of(self.fitted_, None, n_draws, random_state))
 
     def _warn_of(self, market: Any) -> None:
         """Warn of offered objects outside the range of the training objects."""
