@@ -22,6 +22,7 @@ N_SETS = 40
 _LARGEST = 6  # objects of a set by which people are compared
 _N_JUDGED = 20  # draws whose own segments are found
 _MOST_NAMED = 3  # features that set a segment apart in words
+_RIDGE = 0.1  # of the features' mean square
 _NOTABLE = 0.25  # of the largest difference: smaller ones are not named
 _STABLE, _UNSTABLE = 0.8, 0.5
 
@@ -185,8 +186,10 @@ def _apart(fitted: Fitted, market: Market, keep: np.ndarray, labels: np.ndarray)
     scale = np.where(numeric, X[np.unique(rows)].std(axis=0), 1.0)
     by_set = (X / np.where(scale > 0, scale, 1.0))[rows].reshape(len(market.rows), -1, X.shape[1])
     design = (by_set - by_set.mean(axis=1, keepdims=True)).reshape(len(rows), -1)
-    # Within sets, by least squares over all features: what one does beside the others.
-    slopes = keep @ np.linalg.pinv(design).T.astype(keep.dtype)  # (S, R, c)
+    square = design.T @ design
+    # Within sets, what one feature does beside the others, by ridge regression: features of few objects are collinear.
+    ridge = square + _RIDGE * np.diag(square).mean() * np.eye(len(square))
+    slopes = keep @ np.linalg.solve(ridge, design.T).T.astype(keep.dtype)  # (S, R, c)
     frames, words = [], []
     for segment in range(labels.max() + 1):
         mine = labels == segment
