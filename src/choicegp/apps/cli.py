@@ -106,6 +106,14 @@ def fit(
     inference: Annotated[
         str, Option("--inference", metavar="NAME", help="Method: auto, dense, sparse, paper or mcmc.")
     ] = "auto",
+    people: Annotated[
+        str,
+        Option(
+            "--people",
+            metavar="NAME",
+            help="How people (--respondent) are related: pooled (as one), individual, hierarchical or auto.",
+        ),
+    ] = "pooled",
     intervals: Annotated[
         str,
         Option("--intervals", metavar="auto|none", help="auto: intervals that hold; none: quicker, and too narrow."),
@@ -129,6 +137,7 @@ def fit(
     own = {
         "n_utilities": ("--utilities", utilities, None), "inference": ("--inference", inference, "auto"),
         "intervals": ("--intervals", intervals, "auto"), "max_seconds": ("--max-seconds", max_seconds, None),
+        "respondents": ("--people", people, "pooled"),
     }  # fmt: skip
     given |= {argument: (option, value) for argument, (option, value, usual) in own.items() if value != usual}
     from choicegp.apps.models import class_of, made

@@ -56,6 +56,8 @@ def quality_in_words(model: "ChoiceGP", data: "ChoiceData", what: str) -> str:
 
 def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
     """Say which features drive each utility, and in which direction."""
+    if model.fitted_.study is not None and model.fitted_.study.prior.alone:
+        return "Each respondent has utilities of her own: predict sets that name their respondent."
     effects = model_effects(model) if effects is None else effects
     lines = []
     for i in range(model.n_utilities_):

@@ -2,12 +2,14 @@
 
 Simulated choices (a `SyntheticChoices`: data, true utilities, name)
     `sincos`, `counterexample`, `gp_utilities`, `alice_choices`, `benchmark_choices`;
-    `inconsistent_preferences` answers the same pairs in two ways (an `InconsistentPreferences`).
+    `inconsistent_preferences` answers the same pairs in two ways (an `InconsistentPreferences`); `many_people` is a
+    whole study (a `PeopleData`: data, utilities of each person).
 Objects with measured outputs (an `ObjectTable`, whose `choices` method makes the choices)
     `vehicle`, `benchmark_problem` (DTLZ and ZDT, from pymoo), and from files `load_am`, `load_edm`,
     `load_jura`, `load_slump`.
 Choices from files
-    `load_ellipses` (a real person's), `load_sincos` (a `SinCosFiles`: train, known, new).
+    `load_ellipses` (a real person's), `load_zurich` (approval ballots, a `Ballots`: data, voters), `load_sincos`
+    (a `SinCosFiles`: train, known, new).
 Pieces
     `random_sets` and `all_pairs` (what to show), `noisy_choices` and `noisy_rankings` (answers with errors),
     `sincos_utilities`, `counterexample_utility`, `vehicle_outputs`, `laptops` (a catalogue) and `alice` (what laptops
@@ -25,8 +27,10 @@ For example:
 
 from choicegp.datasets.alice import alice, alice_choices, laptops
 from choicegp.datasets.noisy import noisy_choices, noisy_rankings
+from choicegp.datasets.people import PeopleData, many_people
 from choicegp.datasets.problems import benchmark_choices, benchmark_problem, vehicle, vehicle_outputs
 from choicegp.datasets.published import (
+    Ballots,
     ObjectTable,
     SinCosFiles,
     load_am,
@@ -35,6 +39,7 @@ from choicegp.datasets.published import (
     load_jura,
     load_sincos,
     load_slump,
+    load_zurich,
 )
 from choicegp.datasets.simulated import (
     InconsistentPreferences,
@@ -50,8 +55,10 @@ from choicegp.datasets.simulated import (
 )
 
 __all__ = [
+    "Ballots",
     "InconsistentPreferences",
     "ObjectTable",
+    "PeopleData",
     "SinCosFiles",
     "SyntheticChoices",
     "alice",
@@ -70,6 +77,8 @@ __all__ = [
     "load_jura",
     "load_sincos",
     "load_slump",
+    "load_zurich",
+    "many_people",
     "noisy_choices",
     "noisy_rankings",
     "random_sets",

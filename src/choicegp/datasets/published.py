@@ -191,6 +191,56 @@ def load_ellipses(folder: str | os.PathLike[str] | None = None, on_error: OnErro
         raise ChoiceDataError(error.defects, source=str(path)) from None
 
 
+class Ballots(NamedTuple):
+    """What voters approved, and what they said about themselves.
+
+    Attributes
+    ----------
+    data : ChoiceData
+        One set of all projects for each voter, who is its respondent.
+    voters : DataFrame
+        Stated weights of the topics (they sum to 100) and the own district, indexed by voter.
+    """
+
+    data: ChoiceData
+    voters: pd.DataFrame
+
+
+def load_zurich(folder: str | os.PathLike[str] | None = None) -> Ballots:
+    """Load approval ballots of 180 people over 24 projects of a city (Yang et al. 2024, by way of Pabulib).
+
+    Each voter saw all projects and ticked any number of them (the format SN of the table).
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where zurich_projects.csv and zurich_ballots.csv are.
+
+    Examples
+    --------
+    ::
+
+        ballots = load_zurich("my/tables")
+    """
+    projects = _read_csv(
+        _file(folder, "zurich_projects.csv"), ["project", "cost_chf", "topic", "district"], ("topic", "district")
+    )
+    X = projects.set_index("project")[["cost_chf", "topic", "district"]]
+    columns = ["weight_transport", "weight_culture", "weight_nature"]
+    path = _file(folder, "zurich_ballots.csv")
+    text = ("voter", "format", "projects", "own_district")
+    ballots = _read_csv(path, [*text, *columns], text)
+    free = ballots[ballots["format"] == "SN"].set_index("voter")
+    ticked = [[int(number) for number in str(ticks).split()] for ticks in free["projects"]]
+    try:
+        data = ChoiceData.from_sets(
+            X, [list(X.index)] * len(free), ticked, by="id", respondents=free.index.to_numpy(dtype=object), empty="none"
+        )
+    except ChoiceDataError as error:
+        raise ChoiceDataError(error.defects, source=str(path)) from None
+    return Ballots(data, free[[*columns, "own_district"]])
+
+
 def _load_table(
     name: str,
     folder: str | os.PathLike[str] | None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from choicegp.compute.devices import computing
+from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
@@ -57,11 +58,13 @@ class ChoiceGP(MarketNumbers):
     rule : {"pareto", "best-in-one"}
         Which objects are kept: those that no other dominates, or those that are the best in at least one utility.
         Dense inference only.  `compare` chooses between two models of the same choices.
-    respondents : {"pooled", "hierarchical"}
+    respondents : {"pooled", "individual", "hierarchical", "auto"}
         How the answers of several people (``ChoiceData.respondents``) are related.  "pooled": as if they were one
-        person's.  "hierarchical": each person's utilities vary around the population's, and how much is learned;
-        predictions are then made for the person whom each set names, and for a new person of the population where it
-        names nobody who is known.  Utilities, effects and recommendations are the population's.
+        person's.  "individual": people have nothing in common but the hyperparameters.  "hierarchical": each person's
+        utilities vary around the population's, and how much is learned; predictions are then made for the person whom
+        each set names, and for a new person of the population where it names nobody who is known, and utilities,
+        effects and recommendations are the population's.  "auto": by cross-validation over the sets of each person;
+        ``fit_result_.notes`` says why.
     shared_part : bool or "auto"
         Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
         independent utilities most objects that were never shown would be incomparable.  "auto": with dense inference
@@ -217,17 +220,65 @@ class ChoiceGP(MarketNumbers):
 
             if checkpoint is not None:
                 raise ChoiceGPError("checkpoint= goes with a number of utilities, not with n_utilities='auto'")
+            if self.respondents != "pooled":
+                raise ChoiceGPError(
+                    f"n_utilities='auto' and respondents={self.respondents!r} do not work together: choose the number "
+                    "first, with select_n_utilities on the pooled answers, and give it as n_utilities"
+                )
             return fit_auto(self, data, init)
         options = FitOptions.validated(self.get_params(deep=False))
         if init is not None:
             if not isinstance(init, ChoiceGP) or not init.__sklearn_is_fitted__():
                 raise ChoiceGPError(f"init must be a ChoiceGP that is fitted already; got {init!r}")
             data = data.with_encoding(init.encoding_)
+        clock, note = Clock(self.max_seconds), ""
         with computing(self.device):
+            if options.respondents == "auto":
+                from choicegp.selection.respondents import choose_people
+
+                chosen = choose_people(data, options, clock)
+                options, note = options._replace(respondents=chosen.chosen), f"respondents: {chosen.reason}"
             fitted = fit_posterior(
-                data, options, None if init is None else init.fitted_, checkpoint=_keeper_at(checkpoint)
+                data, options, None if init is None else init.fitted_, checkpoint=_keeper_at(checkpoint), clock=clock
             )
-        return self._keep(fitted)
+        return self._keep(fitted.noted(note) if note else fitted)
+
+    def adapt(self, data: ChoiceData) -> Self:
+        """Return a model that has also learned further answers of people, known or new, in a fraction of a second.
+
+        Each person of the data is learned given the population, nobody else is fitted again, and the hyperparameters
+        stay.  This model is left as it is.
+
+        Parameters
+        ----------
+        data : ChoiceData
+            With choices and respondents.
+
+        Examples
+        --------
+        >>> from choicegp import ChoiceData, ChoiceGP
+        >>> pairs = [[0, 1], [1, 2], [0, 2]]
+        >>> data = ChoiceData.from_sets([[0.0], [1.0], [2.0]], pairs * 2, [[1], [2], [2]] * 2, respondents=[*"aaabbb"])
+        >>> model = ChoiceGP(1, respondents="hierarchical", n_restarts=1, max_iter=30).fit(data)
+        >>> model.adapt(ChoiceData.from_sets([[0.0], [1.0]], [[0, 1]], [[0]], respondents=["c"])).respondents_
+        ('a', 'b', 'c')
+        """
+        from choicegp.fitting.respondents import adapted
+
+        self._checked(data)
+        check_training_data(data, "adapt")
+        if self.fitted_.study is None:
+            raise ChoiceGPError("adapt works with models of many people: use ChoiceGP(respondents='hierarchical')")
+        options = FitOptions.validated(self.get_params(deep=False) | {"n_utilities": self.n_utilities_})
+        options = options._replace(errors=self.errors_, object_effects=self.fitted_.has_effects)
+        with computing(self.device):
+            fitted = adapted(self.fitted_, data.with_encoding(self.encoding_), options, Clock(self.max_seconds))
+        return type(self)(**self.get_params(deep=False))._keep(fitted)
+
+    @property
+    def respondents_(self) -> tuple:
+        """The people whose answers were learned, each in her own right; empty where all were pooled."""
+        return () if self.fitted_.study is None else self.fitted_.study.ids
 
     def _fit_folder(self, folder: ChoiceFolder, init: "ChoiceGP | None", checkpoint: Any) -> Self:
         if init is not None:

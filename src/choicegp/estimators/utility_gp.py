@@ -9,7 +9,7 @@ import numpy as np
 from choicegp.checks import counted, whole_number
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ExtrapolationWarning
+from choicegp.errors import ChoiceGPError, ExtrapolationWarning
 from choicegp.estimators.base import Estimator, prediction_table
 from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
@@ -132,7 +132,17 @@ class UtilityGP(Estimator):
         if message := str(together(found)):
             warnings.warn(message, ExtrapolationWarning, stacklevel=2)
 
+    def _check_population(self) -> None:
+        """Refuse questions about everyone where people have nothing in common."""
+        study = self.fitted_.study
+        if study is not None and study.prior.alone:
+            raise ChoiceGPError(
+                "with respondents='individual' there is no population whose utilities could be asked for: predict sets "
+                "that name their respondent, or use respondents='hierarchical'"
+            )
+
     def _utilities(self, X: Any) -> Utilities:
+        self._check_population()
         fitted = self.fitted_
         with computing(self.device):
             shown: Objects | int = fitted.n_shown
@@ -149,6 +159,7 @@ class UtilityGP(Estimator):
     def sample_utilities(self, X: Any, n_samples: int, random_state: int | None = 0) -> np.ndarray:
         """Return joint posterior samples of the utilities, (S, n, d)."""
         self._check_fitted()
+        self._check_population()
         with computing(self.device):
             drawn = joint_samples(self.posterior_, self.fitted_.objects(X), n_samples, random_state)
         self._warn_outside(X)

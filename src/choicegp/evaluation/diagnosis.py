@@ -60,6 +60,10 @@ def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosi
             "diagnose needs inference='dense': a sparse posterior has no draws at all objects. Fit some of the sets "
             "(data.take) with inference='dense' and diagnose that model, or judge this one by sets that were held out"
         )
+    if fitted.study is not None:
+        raise ChoiceGPError(
+            "diagnose knows one person: judge a model of many people by sets that were held out (data.split)"
+        )
     if not fitted.posterior.has_sites:
         raise ChoiceGPError(
             "this posterior consists of draws, which have no weights: diagnose a model with inference='dense'; "

@@ -16,7 +16,17 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
-from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, excess_note, notes_on, posed, scaling
+from choicegp.fitting.record import (
+    PLUG_IN,
+    FitResult,
+    Fitted,
+    drawn_seed_note,
+    excess_note,
+    notes_on,
+    pooled_note,
+    posed,
+    scaling,
+)
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior
@@ -128,7 +138,7 @@ def _fit(
         problem = posed(data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors)
         found, words = _fit_at_objects(problem, options, clock, warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
-        notes += excess_note(data, options.errors, options.n_utilities)
+        notes += excess_note(data, options.errors, options.n_utilities) + pooled_note(data)
     if options.drawn_seed:
         notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(

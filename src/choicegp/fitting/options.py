@@ -20,7 +20,7 @@ _STARTS, MORE_STARTS, _FEW_OBJECTS = 3, 9, 160  # where a start costs little, mo
 # ended up to 42 nats below the best of six seeds, sixteen at most 11, and took a fifth more time.
 _MOST_STARTS = 16
 _FIRST_LAPSE = 0.05
-RESPONDENTS = ("pooled", "hierarchical")
+RESPONDENTS = ("pooled", "individual", "hierarchical", "auto")
 """How the answers of several people are related."""
 
 

@@ -252,6 +252,17 @@ def one_utility_note(data: ChoiceData, n_utilities: int, consequence: str = "") 
     )
 
 
+def pooled_note(data: ChoiceData) -> tuple[str, ...]:
+    """Say that several people were fitted as if they were one."""
+    n_people = 0 if data.respondents is None else len(set(np.asarray(data.respondents).tolist()))
+    if n_people < 2:
+        return ()
+    return (
+        f"the answers of {n_people} respondents were pooled as if one person had given them; "
+        "respondents='hierarchical' (choicegp fit --people hierarchical) tells them apart",
+    )
+
+
 def excess_note(data: ChoiceData, errors: ErrorModel, n_utilities: int) -> tuple[str, ...]:
     """Say that no more objects can be the best in one utility than there are utilities, where more were kept."""
     if not isinstance(errors, BestInOne) or n_utilities == 1 or data.flat_chosen is None or len(data) == 0:

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import counted
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
@@ -17,7 +16,8 @@ from choicegp.inference.driver import Learning, Task, Watch, run
 from choicegp.inference.problem import distinct_objects
 from choicegp.inference.respondents.course import InferredStudy, StudyInference
 from choicegp.inference.respondents.posterior import CrowdSites, StudyPosterior
-from choicegp.inference.respondents.study import Answers, Study, spread_points, studied
+from choicegp.inference.respondents.steps import Population
+from choicegp.inference.respondents.study import Answers, Known, Study, spread_points, studied
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import THRESHOLD, Objects, UtilityPrior
 
@@ -25,6 +25,7 @@ MOST_POINTS = 160  # at which the population's utilities are represented
 _FIRST_PEOPLE = 64  # fitted from annealed starts, where there are more
 _STARTS = 4
 _AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
+_ADAPTING_STEPS = 60
 _WORDS = "Gaussian utilities of each person and of the population, at the most probable hyperparameters"
 
 
@@ -55,11 +56,12 @@ def fit_study(data: ChoiceData, options: FitOptions, first_prior: Any, clock: Cl
                 prior, None, learning, Watch(clock, report), options.n_restarts or _STARTS,  # type: ignore[arg-type]
                 options.method.n_steps, options.tol, options.lapse, options.random_state,
             )  # fmt: skip
-            found[bool(effects)] = _inferred(task, objects, answers, len(ids))
+            alone = options.respondents == "individual"
+            found[bool(effects)] = _inferred(task, objects, answers, len(ids), alone=alone)
     effects = max(found, key=lambda effects: found[effects][0].elbo + (_AGAINST_EFFECTS if effects else 0.0))
     best, study = found[effects]
     posterior = _posterior(best, study, ids)
-    population = posterior.population(options.random_state)
+    population = posterior.population()
     notes = notes_on(data, np.asarray(study.objects.X), np.asarray(population.mean))
     if options.drawn_seed:
         notes = (*notes, drawn_seed_note(options.random_state))
@@ -92,20 +94,23 @@ def _gathered(
     return objects, Answers(data, local, people, len(kept), options.errors)
 
 
-def _inferred(task: Task, objects: Objects, answers: Answers, n_people: int) -> tuple[InferredStudy, Study]:
+def _inferred(
+    task: Task, objects: Objects, answers: Answers, n_people: int, *, alone: bool
+) -> tuple[InferredStudy, Study]:
     """Fit some people from annealed starts, then everyone from there."""
-    points = spread_points(objects, MOST_POINTS, task.seed)
+    # Of people who have nothing in common there is no population to represent.
+    points = spread_points(objects, 1 if alone else MOST_POINTS, task.seed)
     p, d = task.prior.n_parts, task.prior.n_utilities
     study = studied(objects, points, answers, n_people, p, d)
     if not study.n_sets:
         raise ChoiceGPError("no set has two objects or more: there is nothing to learn from")
     before = None
     with linear_algebra_for(p * len(points.X)):
-        if n_people > 2 * _FIRST_PEOPLE:
+        if n_people > 2 * _FIRST_PEOPLE and not alone:
             some = np.random.default_rng([task.seed, 19]).permutation(n_people)[:_FIRST_PEOPLE]
             first = _infer(StudyInference(task, studied(objects, points, _of(answers, some), len(some), p, d)))
             before = first.prior, first.population
-        return _infer(StudyInference(task, study, before)), study
+        return _infer(StudyInference(task, study, before, alone=alone)), study
 
 
 def _infer(inference: StudyInference) -> InferredStudy:
@@ -123,6 +128,75 @@ def _of(answers: Answers, people: np.ndarray) -> Answers:
     return answers._replace(data=answers.data.take(sets), people=number[answers.people[sets]])
 
 
+def adapted(fitted: Fitted, data: ChoiceData, options: FitOptions, clock: Clock) -> Fitted:
+    """Learn further answers of people, known or new, without fitting anyone else again.
+
+    The hyperparameters stay.  What the population is known to be is combined with what these people say about it: of
+    a person who answered before, with all her answers instead of the earlier ones.
+    """
+    before = fitted.study
+    assert before is not None
+    _, asked = numbered_respondents(data)
+    again = np.array([respondent in set(asked) for respondent in np.asarray(fitted.data.respondents).tolist()])
+    whole = ChoiceData.concat([fitted.data, data])
+    theirs = ChoiceData.concat([fitted.data.take(np.flatnonzero(again)), data]) if again.any() else data
+    codes = dict(fitted.codes)
+    numbers = np.array([codes.setdefault(i, len(codes)) for i in theirs.object_ids])
+    people, ids = numbered_respondents(theirs)
+    X = (theirs.X - fitted.centre) / fitted.scale
+    objects, answers = _gathered(theirs, X, numbers, people, options, effects=fitted.has_effects)
+    known = _known_without(before, ids)
+    p, d = before.prior.n_parts, before.prior.n_utilities
+    study = studied(objects, before.points, answers, len(ids), p, d)._replace(known=known)
+    learning = Learning(None, learn_lapse=False, learn_prior=False)
+    lapse = 0.0 if before.lapse is None else float(before.lapse)
+    task = Task(
+        before.prior.population, None, learning, Watch(clock), 1, _ADAPTING_STEPS, options.tol, lapse,  # type: ignore[arg-type]
+        options.random_state,
+    )  # fmt: skip
+    with linear_algebra_for(p * len(before.points.X)):
+        found = _infer(StudyInference(task, study, (before.prior, _population(known)), alone=before.prior.alone))
+    posterior = _joined(before, _posterior(found, study, ids))
+    return fitted._replace(posterior=posterior.population(), codes=codes, data=whole, study=posterior)
+
+
+def _known_without(study: StudyPosterior, ids: tuple) -> Known:
+    """Return what all but some people say about the population, and its prior."""
+    precision = np.linalg.inv(study.root.T @ study.root)
+    precision = 0.5 * (precision + precision.T)
+    linear = precision @ study.mean
+    numbers = study.numbers(ids)
+    for crowd in study.crowds:
+        mine = np.flatnonzero(np.isin(crowd.people, numbers[numbers >= 0]))
+        if len(mine):
+            said = study.said_by(crowd, mine)
+            precision, linear = precision - said[0], linear - said[1]
+    return Known(precision, linear)
+
+
+def _population(known: Known) -> Population:
+    factor = np.linalg.cholesky(known.precision)
+    root = np.linalg.inv(factor)
+    mean = root.T @ (root @ known.linear)
+    return Population(mean, root, np.asarray(2.0 * np.log(np.diag(factor)).sum()))  # type: ignore[arg-type]
+
+
+def _joined(before: StudyPosterior, after: StudyPosterior) -> StudyPosterior:
+    """Put the people of a later study among those of an earlier one, in whose place they come if they were there."""
+    ids = (*before.ids, *(i for i in after.ids if i not in set(before.ids)))
+    number = {respondent: i for i, respondent in enumerate(ids)}
+    moved = np.array([number[i] for i in after.ids])
+    crowds = []
+    for crowd in before.crowds:
+        kept = np.flatnonzero(~np.isin(crowd.people, moved))
+        if len(kept):
+            sites = Sites(crowd.sites.precision[kept], crowd.sites.linear[kept])
+            crowds.append(CrowdSites(crowd.people[kept], crowd.rows[kept], sites))
+    crowds += [CrowdSites(moved[own.people], own.rows + len(before.objects.X), own.sites) for own in after.crowds]
+    X, codes = (np.concatenate(parts) for parts in zip(before.objects[:2], after.objects[:2], strict=True))
+    return after._replace(objects=Objects(X, codes), crowds=tuple(crowds), ids=ids)
+
+
 def _posterior(found: InferredStudy, study: Study, ids: tuple) -> StudyPosterior:
     crowds = []
     for crowd, sites in zip(study.crowds, found.sites, strict=True):
@@ -134,8 +208,3 @@ def _posterior(found: InferredStudy, study: Study, ids: tuple) -> StudyPosterior
         found.prior, study.points, found.population.mean, found.population.root, study.objects, tuple(crowds), ids,  # type: ignore[arg-type]
         found.lapse,
     )  # fmt: skip
-
-
-def people_in_words(n_people: int) -> str:
-    """Say of how many people something is."""
-    return counted(n_people, "respondent")

@@ -152,13 +152,17 @@ class AnnealedInference(ABC):
         The first steps after annealing tell little about where a start will end: halving by and by costs few steps
         and is wrong less often than one comparison.
         """
-        tried = self._side_by_side(self._annealed, range(self.task.n_starts))
-        courses = [course for course in tried if course is not None]
+        courses = self._all_annealed()
         while len(courses) > 1:
             courses = sorted(courses, key=lambda course: course.quality, reverse=True)[: (len(courses) + 1) // 2]
             if len(courses) > 1 and not self.task.watch.is_up and courses[0].n_steps < self.task.max_iter:
                 courses = self._side_by_side(self._further, courses)
         return courses[0]
+
+    def _all_annealed(self) -> list[Course]:
+        """Anneal all starts for which there is time."""
+        tried = self._side_by_side(self._annealed, range(self.task.n_starts))
+        return [course for course in tried if course is not None]
 
     def _annealed(self, number: int) -> Course | None:
         task = self.task

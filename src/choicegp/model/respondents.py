@@ -36,18 +36,21 @@ class StudyPrior(eqx.Module):
         Log of the variance between people, in units of the population's own, for each part.
     log_own_threshold_variance : Array (p,) or None
         Log of the variance of the threshold between people; None where there is none.
+    alone : bool
+        Whether people have nothing in common but the hyperparameters; the population's utilities are zero then.
     """
 
     population: UtilityPrior
     log_ratio: Float[AnyArray, " p"]
     log_own_threshold_variance: Float[AnyArray, " p"] | None = None
+    alone: bool = eqx.field(static=True, default=False)
 
     @classmethod
-    def around(cls, population: UtilityPrior) -> "StudyPrior":
+    def around(cls, population: UtilityPrior, *, alone: bool = False) -> "StudyPrior":
         """Give the parts of a population's prior the ratio at which a fit starts."""
-        ratio = np.full(population.n_parts, np.log(FIRST_RATIO))
-        threshold = population.log_threshold_variance
-        return cls(population, ratio, None if threshold is None else np.asarray(threshold) + np.log(FIRST_RATIO))
+        first = 0.0 if alone else np.log(FIRST_RATIO)
+        ratio, threshold = np.full(population.n_parts, first), population.log_threshold_variance
+        return cls(population, ratio, None if threshold is None else np.asarray(threshold) + first, alone)
 
     @property
     def n_parts(self) -> int:
@@ -58,6 +61,11 @@ class StudyPrior(eqx.Module):
     def n_utilities(self) -> int:
         """Number of utilities."""
         return self.population.n_utilities
+
+    def covariance(self, first: Objects, second: Objects) -> Float[Array, "p n1 n2"]:
+        """Return the covariances (p, n1, n2) of a person's parts, those of the population among them."""
+        own = self.own_covariance(first, second)
+        return own if self.alone else own + self.population.covariance(first, second)
 
     @partial(jax.jit, inline=True)
     def own_covariance(self, first: Objects, second: Objects) -> Float[Array, "p n1 n2"]:

@@ -162,6 +162,11 @@ def leave_one_out(
         raise ChoiceGPError(f"method must be 'cavity' or 'psis'; got {method!r}")
     number = seed(random_state)
     posterior, data = fitted.posterior, fitted.data
+    if fitted.study is not None:
+        raise ChoiceGPError(
+            "leave-one-out knows one person: of many people, compare models by sets that are held out (data.split), "
+            "or use respondents='auto'"
+        )
     if posterior.is_sparse:
         raise ChoiceGPError("leave-one-out needs inference='dense': judge a sparse fit by sets that were held out")
     lapse = None if posterior.lapse is None else float(posterior.lapse)

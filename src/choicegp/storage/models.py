@@ -7,7 +7,7 @@ that it does not know.
 Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 (read, no longer written) adds
 draws of a sampled posterior at one setting of the hyperparameters, version 3 kernels of warped features, version 4
 draws at several settings and a shared part of the utilities, version 5 a threshold, the rule by which objects are kept,
-and kinds of sets.  Each model is written in the lowest version that can hold
+and kinds of sets, version 6 many people.  Each model is written in the lowest version that can hold
 it.  The other formats have version 1.  The inference "joint" was removed: files that name it are read, as models with
 ``inference="dense"`` and the posterior that "joint" found.
 """
@@ -33,6 +33,7 @@ from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.sequences import id_array
 from choicegp.storage.archive import leaves_of, numbered, plain, plain_ids, read_archive, write_archive
+from choicegp.storage.studies import packed_study, unpacked_study
 
 if TYPE_CHECKING:
     from choicegp.fitting.embedding import FittedEmbedding
@@ -203,19 +204,24 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
         "log_effect_variance": posterior.prior.log_effect_variance,
         "log_threshold_variance": posterior.prior.log_threshold_variance,
     }  # fmt: skip
-    if posterior.draws is not None:
+    study_page: Page = {}
+    if fitted.study is not None:
+        # The population's posterior is made again from the study.
+        study_arrays, study_page = packed_study(fitted.study)
+        arrays |= study_arrays
+    elif posterior.draws is not None:
         # What the draws leave unknown is computed again on loading: it would be the largest part of the file.
         arrays |= leaves_of("draws_prior", posterior.draws.prior) | {"draws_dual": posterior.draws.dual}
     version = 4 if posterior.draws is not None else 3 if "Warped" in str(structure) else 1
     other = fitted.errors.name in KEPT_BY and fitted.errors != DISCERNIBILITY
     page = {
-        "version": 5 if other or data.kinds is not None else version,
+        "version": 6 if fitted.study is not None else 5 if other or data.kinds is not None else version,
         "kernel": structure, "shared": posterior.prior.shared, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
         "fit": _packed_result(fitted.result), "known_ids": plain_ids(fitted.codes),
     }  # fmt: skip
     if other:
         page["errors"] = fitted.errors.name
-    return {name: array for name, array in arrays.items() if array is not None}, page | ids
+    return {name: array for name, array in arrays.items() if array is not None}, page | ids | study_page
 
 
 def _unpack(arrays: Arrays, page: Page) -> Fitted:
@@ -234,6 +240,11 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
         with computing("cpu"):
             draws = draws_of(settings, objects, arrays["draws_dual"])
     posterior = Posterior(prior, objects, arrays["mean"], arrays["dual"], gain, arrays.get("lapse"), draws)
+    study = None
+    if "study" in page:
+        study = unpacked_study(arrays, page, prior, arrays.get("lapse"))
+        with computing("cpu"):
+            posterior = study.population()
     result = _unpacked_result(page["fit"], arrays["elbo_trace"])
     if draws is not None and not result.intervals:
         result = result._replace(intervals=_DRAWS_AT_THE_BEST)
@@ -241,7 +252,7 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
     known = ERROR_MODELS if page["format"] == _BEST_OBJECT else KEPT_BY
     errors = known[page.get("errors", DISCERNIBILITY.name)]
     data = _unpacked_data(arrays, page, FeatureEncoding.from_json(page["encoding"]))
-    return Fitted(posterior, page["elbo"], result, arrays["centre"], arrays["scale"], codes, errors, data)
+    return Fitted(posterior, page["elbo"], result, arrays["centre"], arrays["scale"], codes, errors, data, study)
 
 
 # Preferences between two objects
@@ -307,7 +318,7 @@ def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
 
 _PAIRS = Format(1, _pack_pairs, _unpack_pairs)
 FORMATS = {
-    "choicegp-model": Format(5, _pack, _unpack),
+    "choicegp-model": Format(6, _pack, _unpack),
     _BEST_OBJECT: Format(5, _pack, _unpack),
     "choicegp-PreferenceGP": _PAIRS,
     "choicegp-GeneralPreferenceGP": _PAIRS,

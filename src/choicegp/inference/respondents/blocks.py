@@ -58,10 +58,10 @@ def prior_blocks(prior: StudyPrior, roots: Array, points: Objects, objects: Obje
     people, n, c = objects.X.shape
     flat = Objects(objects.X.reshape(-1, c), objects.codes.reshape(-1))
     cross = prior.population.covariance(points, flat)
-    lead = roots @ cross
+    lead = jnp.zeros_like(cross) if prior.alone else roots @ cross
     lead = jnp.moveaxis(lead.reshape(*lead.shape[:2], people, n), 2, 0)
     # What the points leave unknown of the population is as good as a person's own.
-    whole = jax.vmap(lambda one: prior.population.covariance(one, one) + prior.own_covariance(one, one))(objects)
+    whole = jax.vmap(lambda one: prior.covariance(one, one))(objects)
     parts = whole - jnp.swapaxes(lead, 2, 3) @ lead
     parts = 0.5 * (parts + jnp.swapaxes(parts, 2, 3))
     return Blocks(lead, _together(prior, parts))
@@ -76,8 +76,7 @@ def _together(prior: StudyPrior, parts: Array) -> Array:
 
 def own_between(prior: StudyPrior, lead: Array, other_lead: Array, objects: Objects, others: Objects) -> Array:
     """Return C between some objects and others, of one person: (d, n1, d, n2); leads are (p, M, n)."""
-    whole = prior.population.covariance(objects, others) + prior.own_covariance(objects, others)
-    return _together(prior, whole - jnp.swapaxes(lead, 1, 2) @ other_lead)
+    return _together(prior, prior.covariance(objects, others) - jnp.swapaxes(lead, 1, 2) @ other_lead)
 
 
 def inform(prior: StudyPrior, blocks: Blocks, sites: Sites) -> Information:

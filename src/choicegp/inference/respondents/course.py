@@ -54,12 +54,15 @@ class InferredStudy(NamedTuple):
 class StudyInference(AnnealedInference):
     """Annealed starts, and one long run of the best, for all people of a study.
 
-    The task's ``prior`` is the population's; ``before`` is where everyone starts, instead of at annealed starts.
+    The task's ``prior`` is the population's; ``before`` is where everyone starts, instead of at annealed starts;
+    ``alone`` says that people have nothing in common but the hyperparameters.
     """
 
-    def __init__(self, task: Task, study: Study, before: tuple[StudyPrior, Population] | None = None) -> None:
+    def __init__(
+        self, task: Task, study: Study, before: tuple[StudyPrior, Population] | None = None, *, alone: bool = False
+    ) -> None:
         super().__init__(task)
-        self.before = before
+        self.before, self.alone = before, alone
         normals = normals_of(study, task.prior.n_utilities, N_POINTS, task.seed)
         self.study, self.normals = jax.tree.map(jnp.asarray, (study, normals))
 
@@ -78,7 +81,38 @@ class StudyInference(AnnealedInference):
         shape = prior.n_parts, len(self.study.points.X)
         push = rng.normal(size=shape)
         push[: int(prior.shared)] = 0.0
-        return self._state(StudyPrior.around(prior), blank_sites(self.study, prior.n_utilities, push.ravel()))
+        sites = blank_sites(self.study, prior.n_utilities, push.ravel())
+        if self.alone:
+            # Nobody starts at a population: everyone has random utilities of her own.
+            people = tuple(Sites(own.precision, rng.normal(size=own.linear.shape)) for own in sites.people)  # type: ignore[arg-type]
+            sites = StudySites(people, sites.population)
+        return self._state(StudyPrior.around(prior, alone=self.alone), sites)
+
+    def _best_start(self) -> Course:
+        """Return the best start; of people who have nothing in common, the best start of each."""
+        if not self.alone:
+            return super()._best_start()
+        courses = self._all_annealed()
+        scored = [
+            conclude_study(course.state.prior, self.study, course.state.sites, self.normals, self.task.rate)[1]
+            for course in courses
+        ]
+
+        def best_of(scores: tuple, sites: tuple[Sites, ...]) -> Sites:
+            """Take the sites of each person of a crowd from the course with her best score."""
+            best = np.argmax(np.stack([np.asarray(score) for score in scores]), axis=0)
+
+            def picked(*parts: Any) -> Any:
+                stacked = np.stack([np.asarray(part) for part in parts])
+                return np.take_along_axis(stacked, best.reshape(1, *best.shape, *[1] * (stacked.ndim - 3)), 0)[0]
+
+            return jax.tree.map(picked, *sites)
+
+        each = zip(*(course.state.sites.people for course in courses), strict=True)
+        people = tuple(best_of(*crowd) for crowd in zip(zip(*scored, strict=True), each, strict=True))
+        first = max(courses, key=lambda course: course.quality)
+        state = first.state._replace(sites=StudySites(people, first.state.sites.population), objective=-np.inf)
+        return first._replace(state=state)
 
     def _state(self, prior: StudyPrior, sites: StudySites, rate: float = _RATE) -> StudyState:
         prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
@@ -107,10 +141,11 @@ class StudyInference(AnnealedInference):
         state = course.state
         points = normals_of(self.study, self.task.prior.n_utilities, SCORE_POINTS, self.task.seed + 2**20)
         sites = StudySites(state.sites.people, np.zeros(state.sites.population.shape))  # type: ignore[arg-type]
-        population, bound = conclude_study(state.prior, self.study, sites, points, state.lapse)
+        population, scores = conclude_study(state.prior, self.study, sites, points, state.lapse)
+        bound = sum(float(np.sum(score)) for score in scores) - 0.5 * float(population.log_det)
         made = (state.prior, population, state.sites.people, state.lapse)
         prior, population, people, lapse = jax.tree.map(np.asarray, made)
         bounds = np.concatenate([trace.bound for trace in course.traces])
         annealed = 0 if self.before is not None else min(len(ANNEALING[0]), len(bounds))
         status, message = verdict
-        return InferredStudy(prior, population, people, lapse, float(bound), status, message, bounds, annealed)
+        return InferredStudy(prior, population, people, lapse, bound, status, message, bounds, annealed)

@@ -10,7 +10,14 @@ from jax import Array
 
 from choicegp.compute.programs import program
 from choicegp.inference.posterior import N_GAUSSIAN, Draws, Posterior
-from choicegp.inference.respondents.blocks import inform, led, own_between, prior_blocks, whitening_roots
+from choicegp.inference.respondents.blocks import (
+    inform,
+    led,
+    own_between,
+    population_part,
+    prior_blocks,
+    whitening_roots,
+)
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects
 from choicegp.model.respondents import StudyPrior
@@ -80,6 +87,13 @@ class StudyPosterior(NamedTuple):
         gain, pulled = (np.asarray(part) for part in _person_gains(self.prior, self.points, own, sites))
         return PersonalPosterior(self.prior, self.points, self.mean, self.root, own, gain, pulled, self.lapse)  # type: ignore[arg-type]
 
+    def said_by(self, crowd: CrowdSites, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what some people of a crowd say about the population: precision and linear part of v."""
+        rows, sites = crowd.rows[places], Sites(crowd.sites.precision[places], crowd.sites.linear[places])
+        own = Objects(self.objects.X[rows], self.objects.codes[rows])
+        precision, linear = _person_says(self.prior, self.points, own, sites)
+        return np.asarray(precision), np.asarray(linear)
+
     def population(self, seed: int = 0) -> Posterior:
         """Return the posterior of the population's utilities, as draws: those of a person like the average."""
         roots = np.asarray(whitening_roots(self.prior.population, self.points))
@@ -92,7 +106,7 @@ class StudyPosterior(NamedTuple):
         draws = Draws(settings, dual[None], inverse[None])
         mean_dual = np.einsum("pij,pi->pj", roots, self.mean.reshape(p, n))
         covariance = np.asarray(self.prior.population.covariance(self.points, self.points))
-        mean = np.asarray(self.prior.population.total(np.einsum("pij,pj->pi", covariance, mean_dual)))
+        mean = np.asarray(self.prior.population.total(jnp.einsum("pij,pj->pi", covariance, mean_dual)))
         nothing = np.zeros((len(mean), 0, 0))
         return Posterior(self.prior.population, self.points, mean, mean_dual, nothing, self.lapse, draws)  # type: ignore[arg-type]
 
@@ -108,6 +122,19 @@ def _person_gains(prior: StudyPrior, points: Objects, objects: Objects, sites: S
         return information.half[0].T @ information.half[0], information.pulled[0]
 
     return jax.lax.map(of_person, (objects, sites))
+
+
+@program
+def _person_says(prior: StudyPrior, points: Objects, objects: Objects, sites: Sites) -> tuple[Array, Array]:
+    roots = whitening_roots(prior.population, points)
+    order = roots.shape[0] * roots.shape[1]
+
+    def add(total: tuple[Array, Array], one: tuple[Objects, Sites]) -> tuple[tuple[Array, Array], None]:
+        own, site = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], one)
+        blocks = prior_blocks(prior, roots, points, own)
+        return jax.tree.map(jnp.add, total, population_part(prior, blocks, inform(prior, blocks, site))), None
+
+    return jax.lax.scan(add, (jnp.zeros((order, order)), jnp.zeros(order)), (objects, sites))[0]
 
 
 class PersonalPosterior(eqx.Module):
@@ -195,7 +222,8 @@ class PersonalPosterior(eqx.Module):
         prior, gain, pulled = self.prior, self.gain[person], self.pulled[person]
         own = Objects(self.objects.X[person], self.objects.codes[person])
         both = Objects(jnp.concatenate([objects.X, own.X]), jnp.concatenate([objects.codes, own.codes]))
-        lead = roots @ prior.population.covariance(self.points, both)
+        cross = prior.population.covariance(self.points, both)
+        lead = jnp.zeros_like(cross) if prior.alone else roots @ cross
         a, d = len(objects.X), prior.n_utilities
         here, there = lead[..., :a], lead[..., a:]
         beside = own_between(prior, here, there, objects, own).reshape(d * a, -1)

@@ -79,6 +79,8 @@ def evidence(prior: StudyPrior, study: Study, sites: StudySites) -> tuple[Array,
     roots = whitening_roots(prior.population, study.points)
     order = sites.population.shape[0]
     precision, linear, value = jnp.eye(order), sites.population, jnp.zeros(())
+    if study.known is not None:
+        precision, linear = jnp.asarray(study.known.precision), linear + study.known.linear
 
     def of_chunk(rows: Array, own: Sites) -> tuple[Array, Array, Array]:
         blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
@@ -251,29 +253,33 @@ def blank_sites(study: Study, d: int, population: Array | np.ndarray) -> StudySi
 @program
 def conclude_study(
     prior: StudyPrior, study: Study, sites: StudySites, normals: tuple, lapse: Array | None
-) -> tuple[Population, Array]:
-    """Make the population's posterior, and score all people's on points that the inference has not seen."""
+) -> tuple[Population, tuple[Array, ...]]:
+    """Make the population's posterior, and score people's (k, R) on points that the inference has not seen.
+
+    The bound is the sum of the scores, less half the log determinant of the population's precision.
+    """
     population = evidence(prior, study, sites)[1]
     roots = whitening_roots(prior.population, study.points)
-    bound = -0.5 * population.log_det
 
     def of_chunk(chunk: tuple) -> Array:
         rows, batches, own, draws = chunk
         blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
         information = inform(prior, blocks, own)
         moments = person_moments(prior, blocks, own, information, population.mean, population.root)
-        value = jnp.zeros(())
+        value = jnp.zeros(len(rows))
         for batch, points in zip(batches, draws, strict=True):
             marginal = of_differences(*in_sets(moments, batch))
-            value += jnp.sum(batch.weight * expected_log_likelihood(marginal, batch, points, lapse))
+            logs = batch.weight * expected_log_likelihood(marginal, batch, points, lapse)
+            value += jnp.sum(logs.reshape(len(rows), -1), axis=1)
         dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
-        traced = jnp.sum(own.precision * jnp.einsum("rdidj->rdij", moments.covariance))
-        return value - 0.5 * (jnp.sum(moments.mean * dual) - traced + jnp.sum(information.log_det))
+        traced = jnp.einsum("rdij,rdidj->r", own.precision, moments.covariance)
+        return value - 0.5 * (jnp.sum(moments.mean * dual, axis=(1, 2)) - traced + information.log_det)
 
+    scores = []
     for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
         chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
-        bound += jnp.sum(jax.lax.map(of_chunk, chunks))
-    return population, bound
+        scores.append(jax.lax.map(of_chunk, chunks))
+    return population, tuple(scores)
 
 
 def normals_of(study: Study, d: int, n_points: int, seed: int) -> tuple:

@@ -40,6 +40,13 @@ class Crowd(NamedTuple):
     sets: tuple[SetBatch, ...]
 
 
+class Known(NamedTuple):
+    """What others have said about the population: precision (p M, p M) and linear part (p M,) of v, prior included."""
+
+    precision: np.ndarray
+    linear: np.ndarray
+
+
 class Study(NamedTuple):
     """What is to be inferred: utilities of all people at the objects that each of them saw.
 
@@ -51,12 +58,15 @@ class Study(NamedTuple):
         Where the population's utilities are represented: all objects, or some that are well spread.
     crowds : tuple of Crowd
     n_people : int
+    known : Known or None
+        What is known about the population; None for nothing but its prior.
     """
 
     objects: Objects
     points: Objects
     crowds: tuple[Crowd, ...]
     n_people: int
+    known: Known | None = None
 
     @property
     def n_sets(self) -> int:
@@ -87,8 +97,8 @@ def gathered(answers: Answers, n_people: int, n_numbers: int, n_utilities: int) 
         at_once = max(1, min(_MOST_AT_ONCE, _CELLS // cells, len(people)))
         n_chunks = -(-len(people) // at_once)
         padded = np.pad(people, (0, n_chunks * at_once - len(people)), constant_values=-1)
-        places = np.minimum(np.arange(n), counts[padded][:, None] - 1)
-        rows = np.where(padded[:, None] >= 0, objects[starts[padded][:, None] + places], objects[0])
+        owner = np.where(padded >= 0, padded, people[0])  # padding sees what the first person saw
+        rows = objects[starts[owner][:, None] + np.minimum(np.arange(n), counts[owner][:, None] - 1)]
         sets = tuple(
             batch for kind in ("keep", "best", "worst")
             if (batch := _batch(answers, kind, padded, rows, counts, n_chunks)) is not None

@@ -1,0 +1,48 @@
+"""The part of a model file that holds what is known about many people."""
+
+from typing import Any
+
+import numpy as np
+
+from choicegp.inference.respondents.posterior import CrowdSites, StudyPosterior
+from choicegp.inference.sites import Sites
+from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.respondents import StudyPrior
+from choicegp.storage.archive import plain_ids
+
+_OF_CROWD = ("people", "rows", "precision", "linear")
+
+
+def packed_study(study: StudyPosterior) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays of a study, less the population's prior and the lapse rate, and its entry of the page."""
+    arrays: dict[str, Any] = {
+        "study_ratio": study.prior.log_ratio, "study_threshold": study.prior.log_own_threshold_variance,
+        "study_points_X": study.points.X, "study_points_codes": study.points.codes, "study_mean": study.mean,
+        "study_root": study.root, "study_X": study.objects.X, "study_codes": study.objects.codes,
+    }  # fmt: skip
+    for number, crowd in enumerate(study.crowds):
+        parts = (crowd.people, crowd.rows, *crowd.sites)
+        arrays |= {f"crowd_{name}_{number}": part for name, part in zip(_OF_CROWD, parts, strict=True)}
+    page = {"respondents": plain_ids(study.ids), "n_crowds": len(study.crowds), "alone": study.prior.alone}
+    return arrays, {"study": page}
+
+
+def unpacked_study(arrays: dict[str, Any], page: dict[str, Any], prior: UtilityPrior, lapse: Any) -> StudyPosterior:
+    """Make the study of what `packed_study` returned."""
+    own = page["study"]
+    of_people = StudyPrior(prior, arrays["study_ratio"], arrays.get("study_threshold"), own["alone"])
+    crowds = []
+    for number in range(own["n_crowds"]):
+        people, rows, precision, linear = (arrays[f"crowd_{name}_{number}"] for name in _OF_CROWD)
+        crowds.append(CrowdSites(people, rows, Sites(precision, linear)))
+    n_people = sum(len(crowd.people) for crowd in crowds)
+    everyone = np.sort(np.concatenate([crowd.people for crowd in crowds]))
+    # A file from elsewhere must not make later look-ups read the wrong person.
+    if n_people != len(own["respondents"]) or not np.array_equal(everyone, np.arange(n_people)):
+        raise ValueError("the respondents do not agree with their answers")
+    points = Objects(arrays["study_points_X"], arrays["study_points_codes"])
+    objects = Objects(arrays["study_X"], arrays["study_codes"])
+    return StudyPosterior(
+        of_people, points, arrays["study_mean"], arrays["study_root"], objects, tuple(crowds),
+        tuple(own["respondents"]), lapse,
+    )  # fmt: skip

@@ -1,0 +1,176 @@
+"""Models of many people, as a user meets them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets
+
+QUICK = {"object_effects": False, "n_restarts": 1, "max_iter": 36, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def study():
+    return datasets.many_people(6, 8, 0.5, 3, n_objects=12, set_size=3)
+
+
+@pytest.fixture(scope="module")
+def halves(study):
+    number = np.arange(len(study.data)) % 8
+    return study.data.take(np.flatnonzero(number < 5)), study.data.take(np.flatnonzero(number >= 5))
+
+
+@pytest.fixture(scope="module")
+def model(halves):
+    return ChoiceGP(2, respondents="hierarchical", **QUICK).fit(halves[0])
+
+
+def test_a_model_knows_its_people(model, halves):
+    assert model.respondents_ == (0, 1, 2, 3, 4, 5)
+    assert np.isfinite(model.elbo_)
+    assert "most probable hyperparameters" in model.intervals_
+    _, test = halves
+    known = np.concatenate(model.predict_proba(test))
+    unnamed = np.concatenate(model.predict_proba(replace(test, respondents=None)))
+    assert np.all((known >= 0) & (known <= 1))
+    assert np.max(np.abs(known - unnamed)) > 0.05
+
+
+def test_people_who_are_not_known_are_new_ones(model, halves):
+    _, test = halves
+    strangers = replace(test, respondents=np.array([f"stranger {k}" for k in range(len(test))], dtype=object))
+    unnamed = replace(test, respondents=None)
+    for one, other in zip(model.predict_proba(strangers), model.predict_proba(unnamed), strict=True):
+        np.testing.assert_allclose(one, other)
+
+
+def test_the_order_of_sets_and_people_changes_nothing_but_rounding(model, halves):
+    train, test = halves
+    # The people of a chunk are worked on together, in the order of their first sets.
+    turned = ChoiceGP(2, respondents="hierarchical", **QUICK).fit(train.take(np.arange(len(train))[::-1]))
+    assert turned.respondents_ == (5, 4, 3, 2, 1, 0)
+    difference = np.concatenate(turned.predict_proba(test)) - np.concatenate(model.predict_proba(test))
+    # Each set has its own integration points, which then fall differently.
+    assert np.sqrt(np.mean(difference**2)) < 0.1
+
+
+def test_a_file_predicts_bit_for_bit_the_same(model, halves, tmp_path):
+    _, test = halves
+    model.save(tmp_path / "study.cgp")
+    loaded = ChoiceGP.load(tmp_path / "study.cgp")
+    assert loaded.respondents_ == model.respondents_
+    for one, other in zip(model.predict_proba(test), loaded.predict_proba(test), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(model.utilities(test).lower, loaded.utilities(test).lower)
+
+
+def test_later_answers_are_learned_without_a_fit(model, study, halves):
+    train, test = halves
+    everyone = np.asarray(train.respondents, int)
+    first = ChoiceGP(2, respondents="hierarchical", **QUICK).fit(train.take(np.flatnonzero(everyone < 5)))
+    mine, asked = (
+        train.take(np.flatnonzero(everyone == 5)),
+        test.take(np.flatnonzero(np.asarray(test.respondents) == 5)),
+    )
+    adapted = first.adapt(mine)
+    assert adapted.respondents_ == (0, 1, 2, 3, 4, 5)
+    assert first.respondents_ == (0, 1, 2, 3, 4)
+    assert len(adapted.data_) == len(train)
+    # Her own answers are known now.
+    assert np.mean(adapted.log_prob(mine)) > np.mean(first.log_prob(mine)) + 0.1
+    again = first.adapt(mine.take([0, 1])).adapt(mine.take([2, 3, 4]))
+    for one, other in zip(adapted.predict_proba(asked), again.predict_proba(asked), strict=True):
+        np.testing.assert_allclose(one, other, atol=0.05)
+
+
+def test_people_who_are_alone_have_no_population(halves):
+    train, test = halves
+    model = ChoiceGP(2, respondents="individual", **QUICK).fit(train)
+    assert np.all(np.isfinite(model.log_prob(test)))
+    with pytest.raises(ChoiceGPError, match="no population"):
+        model.utilities(test)
+    with pytest.raises(ChoiceGPError, match="no population"):
+        model.recommend(test)
+
+
+def test_a_threshold_is_each_persons_own():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(12, 2))
+    shown = [rng.choice(12, 3, replace=False) for _ in range(24)]
+    # The first person keeps nothing, the others everything.
+    people = np.repeat([0, 1, 2], 8)
+    chosen = [[] if person == 0 else rows for rows, person in zip(shown, people, strict=True)]
+    data = ChoiceData.from_sets(X, shown, chosen, respondents=people, empty="none")
+    model = ChoiceGP(2, respondents="hierarchical", **QUICK).fit(data)
+    none = model.predict_none(data)
+    assert np.mean(none[people == 0]) > 0.5 > 0.2 > np.mean(none[people > 0])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"respondents": "each"}, "respondents must be 'pooled' or 'individual'"),
+        ({"respondents": "hierarchical", "inference": "sparse"}, "does not work with inference='sparse'"),
+        ({"respondents": "hierarchical", "n_utilities": "auto"}, "do not work together"),
+    ],
+)
+def test_what_cannot_be_is_said(halves, options, words):
+    with pytest.raises(ChoiceGPError, match=words):
+        ChoiceGP(**QUICK | options).fit(halves[0])
+
+
+def test_nobody_is_named(halves, model):
+    unnamed = replace(halves[0], respondents=None)
+    with pytest.raises(ChoiceGPError, match="do not say who answered"):
+        ChoiceGP(2, respondents="hierarchical", **QUICK).fit(unnamed)
+    with pytest.raises(ChoiceGPError, match="do not say who answered"):
+        model.adapt(unnamed)
+
+
+def test_questions_for_one_person_are_refused(model, halves):
+    with pytest.raises(ChoiceGPError, match="knows one person"):
+        model.loo()
+    with pytest.raises(ChoiceGPError, match="knows one person"):
+        model.diagnose()
+    pooled = ChoiceGP(2, intervals="none", **QUICK).fit(halves[0])
+    assert any("6 respondents were pooled" in note for note in pooled.fit_result_.notes)
+    with pytest.raises(ChoiceGPError, match="models of many people"):
+        pooled.adapt(halves[0])
+
+
+@pytest.mark.parametrize(
+    ("gains", "chosen"),
+    [((0.0, 0.0, 0.0), "pooled"), ((0.0, 0.2, 1.0), "hierarchical"), ((0.0, 1.0, 0.2), "individual")],
+)
+def test_cross_validation_says_how_people_are_related(halves, monkeypatch, gains, chosen):
+    from choicegp.compute.progress import Clock
+    from choicegp.fitting.options import FitOptions
+    from choicegp.selection import respondents
+
+    class Stub:
+        """Predicts with a log probability that depends on how people are related alone."""
+
+        def __init__(self, name, test):
+            self.name, self.n = name, len(test)
+
+        def log_probabilities(self, *, normalized):
+            noise = 0.1 * np.sin(np.arange(self.n))
+            return -2.0 + dict(zip(respondents.CANDIDATES, gains, strict=True))[self.name] + noise
+
+    fitted = []
+
+    def fit_posterior(data, options, clock):
+        fitted.append((options.respondents, set(data.set_ids.tolist())))
+        return options.respondents
+
+    monkeypatch.setattr(respondents, "fit_posterior", fit_posterior)
+    monkeypatch.setattr(respondents, "choice_predictor", Stub)
+    train = halves[0]
+    found = respondents.choose_people(train, FitOptions.validated(ChoiceGP(2).get_params()), Clock(None))
+    assert found.chosen == chosen
+    assert f"'{chosen}' is the simplest" in found.reason
+    # Every set is held out once, and every person is in every part that is learned from.
+    assert fitted[0][1] | fitted[3][1] == set(train.set_ids.tolist())
+    assert not fitted[0][1] & fitted[3][1]
+    assert len(fitted) == 6

@@ -1,0 +1,163 @@
+"""The algebra of many people against brute force: all people and objects in one Gaussian."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from choicegp import ChoiceData
+from choicegp.inference.respondents import steps, study
+from choicegp.inference.respondents.blocks import JITTER, inform, person_moments, prior_blocks, whitening_roots
+from choicegp.inference.respondents.study import Answers, spread_points, studied
+from choicegp.inference.sites import Sites
+from choicegp.model.error_models import DISCERNIBILITY
+from choicegp.model.kernels import RBF
+from choicegp.model.prior import THRESHOLD, Objects, UtilityPrior
+from choicegp.model.respondents import StudyPrior
+
+PEOPLE, N = 3, 5
+
+
+def study_prior(d=2, *, threshold=False):
+    prior = UtilityPrior.create(RBF(), 2, d, 0.3, shared=d > 1)
+    parts = prior.n_parts
+    sizes = np.linspace(0.2, 0.8, parts) if threshold else None
+    prior = UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, sizes)
+    return StudyPrior(prior, np.linspace(-1.0, 0.5, parts), None if sizes is None else sizes - 0.4)
+
+
+def some_objects(n=7, *, threshold=False):
+    rng = np.random.default_rng(0)
+    codes = np.arange(n)
+    if threshold:
+        codes[-1] = THRESHOLD
+    return Objects(rng.normal(size=(n, 2)), codes)
+
+
+def some_sites(d, rng):
+    root = rng.normal(size=(PEOPLE, d, N, 2))
+    precision = root @ np.swapaxes(root, 2, 3)  # singular
+    return Sites(precision, rng.normal(size=(PEOPLE, d, N)))
+
+
+def whole_covariance(prior, objects, rows):
+    """Return Cov of all utilities of all people, (R d n, R d n), part by part: what is common, and one's own."""
+    d, everyone = prior.n_utilities, Objects(objects.X[rows.ravel()], objects.codes[rows.ravel()])
+    common = np.asarray(prior.population.covariance(everyone, everyone))
+    own = np.asarray(prior.own_covariance(everyone, everyone))
+    same = np.kron(np.eye(len(rows)), np.ones((N, N)))
+    parts = (common + own * same).reshape(-1, len(rows), N, len(rows), N)
+    whole = np.zeros((len(rows), d, N, len(rows), d, N))
+    for i in range(d):
+        whole[:, i, :, :, i] += parts[i + prior.population.shared]
+        if prior.population.shared:
+            for j in range(d):
+                whole[:, i, :, :, j] += parts[0]
+    return whole.reshape(len(rows) * d * N, -1)
+
+
+def combined(covariance, sites):
+    """Return mean, covariance and log evidence of a Gaussian prior with sites, all inverted."""
+    d = sites.precision.shape[1]
+    precision = np.zeros((PEOPLE, d, N, PEOPLE, d, N))
+    for r in range(PEOPLE):
+        for i in range(d):
+            precision[r, i, :, r, i] = sites.precision[r, i]
+    precision = precision.reshape(len(covariance), -1)
+    linear = np.asarray(sites.linear).ravel()
+    after = np.linalg.inv(np.linalg.inv(covariance + 1e-11 * np.eye(len(covariance))) + precision)
+    mean = after @ linear
+    _, log_det = np.linalg.slogdet(np.eye(len(covariance)) + covariance @ precision)
+    return mean, after, 0.5 * (linear @ mean - log_det)
+
+
+@pytest.mark.parametrize(("d", "threshold"), [(1, False), (2, False), (2, True)])
+def test_people_are_what_one_large_gaussian_says(d, threshold):
+    rng = np.random.default_rng(1)
+    prior, objects = study_prior(d, threshold=threshold), some_objects(threshold=threshold)
+    rows = np.array([[0, 1, 2, 3, 6], [2, 3, 4, 5, 6], [0, 2, 4, 5, 6]])
+    sites = some_sites(d, rng)
+    own = Objects(objects.X[rows], objects.codes[rows])
+    roots = whitening_roots(prior.population, objects)
+    blocks = prior_blocks(prior, roots, objects, own)
+    information = inform(prior, blocks, sites)
+    precision, linear = steps.population_part(prior, blocks, information)
+    after = np.linalg.inv(np.eye(len(precision)) + np.asarray(precision))
+    mean, root = after @ np.asarray(linear), np.linalg.cholesky(after).T
+    moments = person_moments(prior, blocks, sites, information, jnp.asarray(mean), jnp.asarray(root))
+    expected_mean, expected, log_evidence = combined(whole_covariance(prior, objects, rows), sites)
+    np.testing.assert_allclose(np.asarray(moments.mean).ravel(), expected_mean, atol=200 * JITTER)
+    of_people = expected.reshape(PEOPLE, d * N, PEOPLE, d * N)
+    for r in range(PEOPLE):
+        found = np.asarray(moments.covariance[r]).reshape(d * N, d * N)
+        np.testing.assert_allclose(found, of_people[r, :, r], atol=200 * JITTER)
+    _, log_det = np.linalg.slogdet(after)
+    evidence = 0.5 * np.sum(information.fitted - information.log_det) + 0.5 * (mean @ np.asarray(linear) + log_det)
+    assert evidence == pytest.approx(log_evidence, abs=1e-3)
+
+
+def test_points_that_are_few_leave_each_person_her_whole_variance():
+    prior, objects = study_prior(2), some_objects()
+    rows = np.array([[0, 1, 2, 3, 4]])
+    own = Objects(objects.X[rows], objects.codes[rows])
+    points = spread_points(objects, 3, 0)
+    blocks = prior_blocks(prior, whitening_roots(prior.population, points), points, own)
+    lead = np.asarray(blocks.lead[0])
+    common = np.swapaxes(lead, 1, 2) @ lead
+    total = np.asarray(blocks.own[0]).copy()
+    for i in range(2):
+        total[i, :, i] += common[i + 1]
+        for j in range(2):
+            total[i, :, j] += common[0]
+    np.testing.assert_allclose(total.reshape(10, 10), whole_covariance(prior, objects, rows), atol=1e-9)
+
+
+@pytest.fixture(scope="module", params=[64, 2])
+def small_study(request):
+    """Return three people, worked on together or in chunks of two, the last of which is padded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "_MOST_AT_ONCE", request.param)
+        return _small_study()
+
+
+def _small_study():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(8, 2))
+    shown = [rng.choice(8, 3, replace=False) for _ in range(9)]
+    data = ChoiceData.from_sets(X, shown, [rows[:1] for rows in shown], respondents=np.repeat([0, 1, 2], 3))
+    objects = Objects(X, np.arange(8))
+    answers = Answers(data, np.arange(8), np.repeat([0, 1, 2], 3), -1, DISCERNIBILITY)
+    return studied(objects, spread_points(objects, 5, 0), answers, 3, 3, 2)
+
+
+def test_every_set_is_where_its_person_is(small_study):
+    found = {}
+    for crowd in small_study.crowds:
+        people, rows = crowd.people.ravel(), crowd.rows.reshape(-1, crowd.rows.shape[2])
+        for batch in crowd.sets:
+            per_chunk = crowd.people.shape[1]
+            for chunk in range(len(batch.rows)):
+                s = batch.rows.shape[2] // per_chunk
+                for column in np.flatnonzero(batch.sets[chunk] >= 0):
+                    place = chunk * per_chunk + column // s
+                    own = rows[place][batch.rows[chunk, :, column][batch.present[chunk, :, column]]]
+                    found[int(batch.sets[chunk, column])] = (int(people[place]), set(own.tolist()))
+    rng = np.random.default_rng(2)
+    rng.normal(size=(8, 2))
+    assert found == {k: (k // 3, set(rng.choice(8, 3, replace=False).tolist())) for k in range(9)}
+
+
+def test_the_slope_of_the_evidence_is_its_gradient(small_study):
+    prior = study_prior(2)
+    rng = np.random.default_rng(3)
+    blank = steps.blank_sites(small_study, 2, rng.normal(size=15))
+    sites = steps.StudySites(
+        tuple(Sites(own.precision + 0.3 * np.eye(own.precision.shape[-1]), rng.normal(size=own.linear.shape))
+              for own in blank.people),
+        blank.population,
+    )  # fmt: skip
+    (_, population), expected = jax.value_and_grad(steps.evidence, has_aux=True)(prior, small_study, sites)
+    normals = steps.normals_of(small_study, 2, 4, 0)
+    found = steps.pass_over_people(prior, small_study, sites, population, normals, jnp.ones(()), None).gradient
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
