@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from choicegp.fitting.methods import MCMC, Dense, Paper, Sparse
     from choicegp.fitting.record import FitResult, Utilities
     from choicegp.model.prior import HyperPriors
+    from choicegp.prediction.segments import Segments
     from choicegp.selection.compare import compare
     from choicegp.selection.loo import CavityDiagnostics, LooResult, PsisDiagnostics
     from choicegp.selection.n_utilities import SelectionResult
@@ -71,6 +72,7 @@ _PLACES = {
     "fitting.methods": "Dense MCMC Paper Sparse",
     "fitting.record": "FitResult Utilities",
     "model.prior": "HyperPriors",
+    "prediction.segments": "Segments",
     "selection.compare": "compare",
     "selection.loo": "CavityDiagnostics LooResult PsisDiagnostics",
     "selection.n_utilities": "SelectionResult",
@@ -108,6 +110,7 @@ __all__ = [
     "Proposed",
     "PsisDiagnostics",
     "ReadingNote",
+    "Segments",
     "SelectionResult",
     "Sparse",
     "Store",

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 import choicegp
-from choicegp import ChoiceData
+from choicegp import ChoiceData, ChoiceGP
 from choicegp.apps import cli
 
 HEAVY = ("jax", "pandas", "numpy", "scipy", "matplotlib", "sklearn", "pyarrow", "rich")
@@ -202,3 +203,16 @@ def test_several_chosen_objects_and_objects_far_away_are_named(table, tmp_path, 
     )
     assert len(err.splitlines()) == 1
     assert run("predict", "model.cgp", table)[2] == ""
+
+
+def test_shares_of_assortments_are_printed_or_written(run, table, tmp_path):
+    ChoiceGP(n_utilities=2, intervals="none", object_effects=False, n_restarts=1, max_iter=5).fit(
+        ChoiceData.from_long(table)
+    ).save("model.cgp")
+    code, out, err = run("shares", "model.cgp", table)
+    assert (code, err) == (0, "")
+    assert out.split()[:4] == ["assortment", "object", "keep", "keep_low"]
+    code, out, _ = run("shares", "model.cgp", table, "-o", "shares.csv", "--take", "best")
+    assert (code, out) == (0, "Shares of 2 assortments are in shares.csv.\n")
+    assert pd.read_csv(tmp_path / "shares.csv")["object"].tolist() == ["pen", "ink", "pen", "cap"]
+    assert "pools the answers" in run("shares", "model.cgp", table, "--new-people")[2]

@@ -243,6 +243,47 @@ def predict(
 
 
 @app.command()
+@takes_options
+def shares(
+    model: _Model,
+    table: TableOptions,
+    output: Annotated[str | None, output_option("File for the shares. By default they are printed.")] = None,
+    take: Annotated[
+        str, Option("--take", metavar="NAME", help="Which of the kept objects a person takes: equal or best.")
+    ] = "equal",
+    new_people: Annotated[
+        bool, Option("--new-people", help="Shares of the population at large, instead of the respondents.")
+    ] = False,
+    seed: Seed = 0,
+) -> None:
+    """Estimate the share of people who keep and who take each object of new assortments.
+
+    Each set of the table is an assortment. Choices in it are ignored. The table of shares has a 95% interval for every
+    number, and where the model has a threshold a row none for people who keep nothing.
+    """
+    from choicegp.apps.models import load
+    from choicegp.errors import ChoiceGPError
+    from choicegp.files import check_place
+    from choicegp.reading.text import write_table
+
+    if output is not None:
+        check_place(output)
+    if table.is_folder:
+        raise ChoiceGPError(f"{table.file} is a folder: pass one file of assortments")
+    fitted = load(model)
+    if not hasattr(fitted, "shares"):
+        raise ChoiceGPError(f"a {type(fitted).__name__} has no shares, as a ChoiceGP has")
+    features = [column.name for column in fitted.encoding_.columns]
+    data = table.read(chosen=None, features=features, encoding=fitted.encoding_)
+    frame = fitted.shares(data, take=take, random_state=seed, people="new" if new_people else None)
+    if output is None:
+        terminal.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
+    else:
+        write_table(frame, output)
+        terminal.say(f"Shares of {len(data)} assortments are in {output}.")
+
+
+@app.command()
 def plot(
     model: _Model,
     output: Annotated[str, output_option("Folder for the plots.", "FOLDER", True)] = "plots",

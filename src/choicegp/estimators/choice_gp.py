@@ -11,7 +11,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import check_training_data
-from choicegp.estimators.utility_gp import UtilityGP
+from choicegp.estimators.market import MarketNumbers
 from choicegp.fitting.fit import fit_posterior
 from choicegp.fitting.methods import Method
 from choicegp.fitting.options import FitOptions
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from choicegp.selection.n_utilities import SelectionResult
 
 
-class ChoiceGP(UtilityGP):
+class ChoiceGP(MarketNumbers):
     """Choice functions with Gaussian processes (Benavoli, Azzimonti and Piga, UAI 2023).
 
     There are ``n_utilities`` hidden utilities, each a Gaussian process over the features; of a set, the

@@ -181,12 +181,16 @@ def _contenders(u: Array, noise: Array) -> tuple[Array, Array]:
 
 def mean_winners(u: Array, chances: Chances) -> Answers:
     """Do as `mean_answers` does under the rule that keeps the best in one utility: each utility draws its winner."""
-    a = u.shape[1]
+    inclusion, drawn = sampled_winners(u, chances)
+    return Answers(jnp.mean(inclusion, axis=-1), drawn)
+
+
+def sampled_winners(u: Array, chances: Chances) -> Answers:
+    """Do as `sampled_answers` does under the rule that keeps the best in one utility; the probabilities are exact."""
     levels = chances.levels.reshape(-1, *chances.levels.shape[2:])[: len(u)]
     found = [_best_objects(own, level) for own, level in zip(u, levels, strict=True)]
     loses = jnp.prod(jnp.stack([1.0 - one.inclusion for one in found]), axis=0)
-    drawn = jnp.any(jnp.stack([one.drawn for one in found]), axis=0)
-    return Answers(jnp.mean(1.0 - loses, axis=-1), drawn.reshape(a, *u.shape[2:]))
+    return Answers(1.0 - loses, jnp.any(jnp.stack([one.drawn for one in found]), axis=0))
 
 
 def draw_chances(n_utilities: int, n_objects: int, n_samples: int, rng: np.random.Generator) -> Chances:
