@@ -19,6 +19,7 @@ from choicegp.apps.options import (
     output_option,
     takes_options,
 )
+from choicegp.apps.server.command import serve
 
 N_DEFECTS_LISTED = 20
 
@@ -331,6 +332,9 @@ def honesty(
     from choicegp.experiments.experiment import ExperimentOptions
 
     check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)
+
+
+app.command()(serve)
 
 
 if __name__ == "__main__":

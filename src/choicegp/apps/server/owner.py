@@ -1,0 +1,5 @@
+"""The owner's pages."""
+
+from fastapi import APIRouter
+
+router = APIRouter()
