@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from choicegp.elicitation.between import next_set_between
     from choicegp.elicitation.design import next_set, next_sets
     from choicegp.elicitation.request import Proposed
+    from choicegp.elicitation.session import ChoiceSession, Hint
     from choicegp.elicitation.store import Store
     from choicegp.errors import (
         AlreadyAnswered,
@@ -56,6 +57,7 @@ _PLACES = {
     "elicitation.between": "next_set_between",
     "elicitation.design": "next_set next_sets",
     "elicitation.request": "Proposed",
+    "elicitation.session": "ChoiceSession Hint",
     "elicitation.store": "Store",
     "errors": "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote StoreError",
     "estimators.batch_preference_gp": "BatchPreferenceGP",
@@ -86,6 +88,7 @@ __all__ = [
     "ChoiceFolder",
     "ChoiceGP",
     "ChoiceGPError",
+    "ChoiceSession",
     "Defect",
     "Dense",
     "Diagnosis",
@@ -94,6 +97,7 @@ __all__ = [
     "ExtrapolationWarning",
     "FitResult",
     "GeneralPreferenceGP",
+    "Hint",
     "HyperPriors",
     "LooResult",
     "PairGP",

@@ -223,11 +223,18 @@ def open_questions(events: Iterable[Event]) -> list[Question]:
     return [Question.of(one.asked) for one in _courses(events).values() if one.closed is None]
 
 
+def answered_sets(events: Iterable[Event]) -> set[frozenset[ObjectId]]:
+    """Return the sets that were answered or skipped, and not undone: they are not asked again."""
+    return {frozenset(one.asked.shown or ()) for one in _responses(events)}
+
+
+def _responses(events: Iterable[Event]) -> list[_Course]:
+    """Return the questions with an answer or a skip that was not undone."""
+    courses = _courses(events).values()
+    return [one for one in courses if one.closed is not None and one.closed.kind != "withdrawn" and not one.undone]
+
+
 def last_response(events: Iterable[Event]) -> Event | None:
     """Return the last answer or skip that was not undone: what an undo takes back."""
-    closed = [
-        one.closed
-        for one in _courses(events).values()
-        if one.closed is not None and one.closed.kind != "withdrawn" and not one.undone
-    ]
+    closed = (one.closed for one in _responses(events) if one.closed is not None)
     return max(closed, key=lambda event: event.id, default=None)

@@ -1,6 +1,7 @@
 """A study in a database: its objects, its participants, and the log of what was asked and answered."""
 
 import json
+import math
 import os
 import secrets
 from collections.abc import Iterable
@@ -266,7 +267,8 @@ class Store:
             raise ChoiceGPError("shown is empty: a question needs at least one object")
         if unknown := [one for one in objects if one not in self._known]:
             raise ChoiceGPError(f"shown holds objects that are not in the catalogue: {listed(unknown)}")
-        why = {"design": design, "value": None if value is None else float(value), "model": model, "reason": reason}
+        worth = None if value is None or math.isnan(value) else float(value)
+        why = {"design": design, "value": worth, "model": model, "reason": reason}
         own = secrets.token_urlsafe(16) if key is None else question_key(key)
         return self._database.write(self._work.ask, self.participant(who).id, own, objects, why)
 

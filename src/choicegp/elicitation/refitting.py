@@ -1,0 +1,164 @@
+"""Models that follow the answers: refitted in the background, from the last model, while that one asks."""
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import growing, padded_size
+from choicegp.estimators.choice_gp import ChoiceGP
+from choicegp.inference.posterior import Draws, Posterior
+from choicegp.model.prior import Objects
+
+RECENT = 8
+"""Answers over which it is judged how much the model still changes."""
+_COLD = 10.0  # a fit from scratch may take this many times the seconds of a warm one
+
+
+class Answered(NamedTuple):
+    """What a model is fitted to: answers, and the number of the last event among them."""
+
+    data: ChoiceData
+    last: int
+
+
+class Current(NamedTuple):
+    """The last model of someone.
+
+    Attributes
+    ----------
+    model : ChoiceGP
+    roomy : ChoiceGP
+        The same, padded: what it asks, and the next fit that starts from it, need no new programs.
+    last : int
+        Number of the last event that it knows.
+    n_cold : int
+        Number of answers of the last fit from scratch.
+    course : tuple of (int, ndarray)
+        Numbers of answers, and what was then predicted for the same sets; of this model and of some before it.
+    """
+
+    model: ChoiceGP
+    roomy: ChoiceGP
+    last: int
+    n_cold: int
+    course: tuple[tuple[int, np.ndarray], ...]
+
+    @property
+    def change(self) -> float | None:
+        """By how much the last `RECENT` answers changed probabilities of being chosen, on average; None if unknown."""
+        n, now = self.course[-1]
+        before = [predicted for earlier, predicted in self.course if earlier <= n - RECENT]
+        return float(np.mean(np.abs(now - before[-1]))) if before else None
+
+
+class Refitter:
+    """Fits models one after the other in a thread of its own, which ends when there is nothing left to fit.
+
+    A fit starts from the last model, but for the first and whenever the answers have doubled: what was plausible after
+    few answers need not be where the best fit to many is.
+
+    Parameters
+    ----------
+    template : ChoiceGP
+        Its options are the options of all fits.
+    max_seconds : float
+        Time limit of a fit that starts from the last model.
+    probe : ChoiceData
+        Sets whose predictions show how much a model changes.
+    """
+
+    def __init__(self, template: ChoiceGP, max_seconds: float, probe: ChoiceData) -> None:
+        self._template, self._max_seconds, self._probe = template, max_seconds, probe
+        self._models: dict[Hashable, Current] = {}
+        self._wanted: dict[Hashable, Callable[[], Answered | None]] = {}
+        self._failed: Exception | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def current(self, who: Hashable) -> Current | None:
+        """Return the last model, or None before the first."""
+        return self._models.get(who)
+
+    def request(self, who: Hashable, read: Callable[[], Answered | None]) -> None:
+        """Ask for a new model; ``read`` returns what to fit, or None where that is too little."""
+        with self._lock:
+            self._wanted[who] = read
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="choicegp-refit")
+                self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until nothing is left to fit; raise the error of a fit that failed."""
+        while (thread := self._thread) is not None:
+            thread.join()
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._wanted:
+                    self._thread = None
+                    return
+                who = next(iter(self._wanted))
+                read = self._wanted.pop(who)
+            try:
+                answered, before = read(), self._models.get(who)
+                if answered is not None and (before is None or before.last != answered.last):
+                    self._models[who] = self._fitted(answered, before)
+            except Exception as error:  # the last model stays, and `wait` raises this
+                self._failed = error
+
+    def _fitted(self, answered: Answered, last: Current | None) -> Current:
+        data, before = answered.data, last
+        # A model without a threshold says nothing about where the threshold of the next one is.
+        if before is not None and _has_empty(data) and not before.model.errors_.has_threshold:
+            before = None
+        if before is not None and len(data) >= 2 * before.n_cold:
+            before = None
+        with growing():
+            model, roomy = self._fit(data, before and before.roomy)
+            if model.fit_result_.out_of_time:
+                # The time went into compiling, for a new number of sets or objects; it is spent once.
+                model, roomy = self._fit(data, roomy)
+            predicted = np.concatenate(roomy._probabilities(self._probe.with_encoding(roomy.encoding_)))
+        course = [one for one in (last.course if last is not None else ()) if one[0] < len(data)]
+        kept = [one for one in course[:-1] if one[0] > len(data) - 2 * RECENT] + course[-1:]
+        n_cold = len(data) if before is None else before.n_cold
+        return Current(model, roomy, answered.last, n_cold, (*kept, (len(data), predicted)))
+
+    def _fit(self, data: ChoiceData, init: ChoiceGP | None) -> tuple[ChoiceGP, ChoiceGP]:
+        """Return a model, and the same with room."""
+        limit = self._max_seconds * (_COLD if init is None else 1.0)
+        options = self._template.get_params(deep=False) | {"max_seconds": limit, "progress": False}
+        model = ChoiceGP(**options).fit(data, init=init)
+        return model, ChoiceGP(**options)._keep(model.fitted_._replace(posterior=padded(model.posterior_)))
+
+
+def _has_empty(data: ChoiceData) -> bool:
+    assert data.flat_chosen is not None
+    return bool(np.any(np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) == 0))
+
+
+def padded(posterior: Posterior) -> Posterior:
+    """Add copies of the first object that are without influence, so that nearby numbers of objects share programs."""
+    if posterior.is_sparse:
+        return posterior
+    n = len(posterior.objects.X)
+    more = padded_size(n, 1) - n
+
+    def wider(part: Any, n_axes: int) -> np.ndarray:
+        return np.pad(np.asarray(part), [(0, 0)] * (np.ndim(part) - n_axes) + [(0, more)] * n_axes)
+
+    rows = np.concatenate([np.arange(n), np.zeros(more, int)])
+    objects = Objects(np.asarray(posterior.objects.X)[rows], np.asarray(posterior.objects.codes)[rows])
+    draws = posterior.draws
+    if draws is not None:
+        draws = Draws(draws.prior, wider(draws.dual, 1), wider(draws.inverse, 2))  # type: ignore[arg-type]
+    gain = wider(posterior.gain, 2) if posterior.has_sites else posterior.gain
+    mean, dual = wider(posterior.mean, 1), wider(posterior.dual, 1)
+    return Posterior(posterior.prior, objects, mean, dual, gain, posterior.lapse, draws)  # type: ignore[arg-type]

@@ -1,0 +1,307 @@
+"""A conversation: which set to show next, what was answered, and what is known so far."""
+
+import copy
+import math
+import os
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from choicegp import __version__
+from choicegp.checks import flag_option, kind_of, number_option, seed, whole_number
+from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, answered_sets, answers
+from choicegp.elicitation.store import Store, Who
+from choicegp.errors import ChoiceGPError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from choicegp.data.choices import ChoiceData
+    from choicegp.elicitation.refitting import Answered, Current
+    from choicegp.estimators.choice_gp import ChoiceGP
+
+FEWEST = 4
+"""Answers before the first model; until then sets fill the space of features."""
+_LITTLE = 0.02  # change of the probability of being chosen, on average
+_N_PROBES = 64  # sets for which that is predicted
+_SECONDS = 0.5  # for the search of a set
+
+
+class Hint(NamedTuple):
+    """Whether enough was asked.
+
+    Attributes
+    ----------
+    done : bool
+        Whether more answers would change little.
+    reason : str
+        Why, in a sentence.
+    """
+
+    done: bool
+    reason: str
+
+
+class ChoiceSession:
+    """Ask a person which objects she would keep, learn from the answers, and ask again.
+
+    Every answer is recorded in a `Store` before anything else happens. The model is refitted in the background, from
+    the last model, and the last one asks meanwhile: nobody waits for a fit.
+
+    Parameters
+    ----------
+    objects : DataFrame or None
+        The catalogue, one row per object, with ids in the index; None for the catalogue of an existing study.
+    store : Store, path, URL or None
+        Where answers are kept: a study, an SQLite file or a URL of PostgreSQL, from which a session resumes. None keeps
+        them in memory.
+    participant : str, int or Participant
+        Who answers. A new name is added to the study.
+    set_size : int
+        How many objects a set has, 2 to 6.
+    design : str
+        How sets are chosen once there is a model; see `next_set`.
+    model : ChoiceGP, optional
+        Its options are used for all fits. By default two utilities without intervals and object effects, for speed.
+    pooled : bool
+        Whether one model learns from the answers of all participants; by default each has one of her own.
+    max_seconds : float
+        Time limit of a refit. A fit from scratch, such as the first, may take ten times as long.
+    random_state : int or None
+        Seed. The sets also depend on which fits were done in time; `refresh` waits for them.
+
+    Attributes
+    ----------
+    store : Store
+    participant : Participant
+
+    Examples
+    --------
+    >>> from choicegp import datasets
+    >>> session = ChoiceSession(datasets.laptops(), set_size=3)
+    >>> question = session.ask()
+    >>> len(question.shown)
+    3
+    >>> session.answer(question, question.shown[:1]).repeated
+    False
+    >>> session.data
+    ChoiceData(1 set, 120 objects, 9 features, choices)
+    >>> session.close()
+    """
+
+    def __init__(
+        self,
+        objects: "pd.DataFrame | None" = None,
+        store: Store | str | os.PathLike[str] | None = None,
+        *,
+        participant: Who = "me",
+        set_size: int = 4,
+        design: str = "information",
+        model: "ChoiceGP | None" = None,
+        pooled: bool = False,
+        max_seconds: float = 2.0,
+        random_state: int | None = 0,
+    ) -> None:
+        from choicegp.elicitation.refitting import Refitter
+        from choicegp.estimators.choice_gp import ChoiceGP
+
+        if model is None:
+            model = ChoiceGP(intervals="none", object_effects=False, random_state=random_state)
+        if not isinstance(model, ChoiceGP):
+            raise ChoiceGPError(f"model must be a ChoiceGP, not {kind_of(model)}")
+        self._size, self._design = whole_number("set_size", set_size, 2), design
+        self._pooled, self._seed = flag_option("pooled", pooled), seed(random_state)
+        limit = number_option("max_seconds", max_seconds, 0.0, math.inf)
+        self._opened = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else Store.open(":memory:" if store is None else store, objects)
+        self.participant = self._known(participant)
+        self._refitter = Refitter(model, limit, _probe(self.store.objects, self._size, self._seed))
+
+    def _known(self, who: Who) -> Participant:
+        return self.store.found_or_joined(who) if isinstance(who, str) else self.store.participant(who)
+
+    def of(self, participant: Who) -> Self:
+        """Return the same session with another participant, who may be asked at the same time."""
+        other = copy.copy(self)
+        other._opened, other.participant = False, self._known(participant)
+        return other
+
+    def ask(self, k: int | None = None) -> Question:
+        """Return the next set to show; while a question is open, that one.
+
+        Parameters
+        ----------
+        k : int, optional
+            How many objects to show; by default ``set_size``.
+
+        Examples
+        --------
+        >>> from choicegp import datasets
+        >>> session = ChoiceSession(datasets.laptops())
+        >>> session.ask(2).design
+        'space-filling'
+        """
+        from choicegp.elicitation.design import next_set
+
+        size = self._size if k is None else whole_number("k", k, 2)
+        if (waiting := self.store.open_question(self.participant)) is not None:
+            return waiting
+        own = self.store.events(self.participant)
+        self._request()
+        current = self._current
+        n_asked = sum(event.kind == "asked" for event in own)
+        proposed = next_set(
+            None if current is None else current.roomy,
+            self.store.objects,
+            size,
+            how=self._design,
+            avoid=answered_sets(own),
+            seconds=_SECONDS,
+            random_state=_seed_of(self._seed, self.participant.id, n_asked),
+        )
+        version = None if current is None else f"{__version__}/{current.last}"
+        return self.store.ask(
+            self.participant, proposed.shown, design=proposed.how, value=proposed.value, model=version,
+            reason=proposed.reason,
+        )  # fmt: skip
+
+    def answer(self, question: Question | str, chosen: Iterable[ObjectId]) -> Recorded:
+        """Record what was chosen of a question, given as a record or by its key; nothing means "none of these"."""
+        found = self.store.answer(question.key if isinstance(question, Question) else question, chosen)
+        self._request()
+        return found
+
+    def tell(self, shown: Iterable[ObjectId], chosen: Iterable[ObjectId]) -> Recorded:
+        """Record what was chosen of a set: the open question, or a set that was shown elsewhere."""
+        given = tuple(shown)
+        question = self.store.ask(self.participant, given, design="given")
+        if set(question.shown) != set(given):
+            raise ChoiceGPError(f"another question is open, which shows {', '.join(map(str, question.shown))}")
+        return self.answer(question, chosen)
+
+    def none(self) -> Recorded:
+        """Answer the open question with "none of these"."""
+        return self.answer(self._open(), ())
+
+    def skip(self) -> Recorded:
+        """Answer the open question with "can't say", from which nothing is learned."""
+        return self.store.skip(self._open().key)
+
+    def undo(self) -> Question:
+        """Take the last answer or skip back; return its question, which is open again."""
+        question = self.store.undo(self.participant)
+        self._request()
+        return question
+
+    def _open(self) -> Question:
+        if (question := self.store.open_question(self.participant)) is None:
+            raise ChoiceGPError("no question is open: call ask() first")
+        return question
+
+    @property
+    def data(self) -> "ChoiceData":
+        """The answers that count."""
+        return self.store.data(self._whose)
+
+    @property
+    def model(self) -> "ChoiceGP | None":
+        """The last model, or None before the first; see `refresh`."""
+        return None if (current := self._current) is None else current.model
+
+    def refresh(self, wait: bool = True) -> Self:
+        """Bring the model up to date; with ``wait`` return when it is, and raise the error of a fit that failed."""
+        self._request()
+        if wait:
+            self._refitter.wait()
+        return self
+
+    def recommend(self, n: int = 10) -> "pd.DataFrame":
+        """Return the ``n`` objects of the catalogue that are most probably undominated, after all answers so far."""
+        model = self.refresh().model
+        if model is None:
+            raise ChoiceGPError(f"a recommendation needs at least {FEWEST} answers")
+        return model.recommend(self.store.objects, n)
+
+    @property
+    def hint(self) -> Hint:
+        """Whether more answers would change little, judged by what the last ones changed in the predictions."""
+        from choicegp.elicitation.refitting import RECENT
+
+        change = None if (current := self._current) is None else current.change
+        if change is None:
+            return Hint(False, f"a judgement needs about {FEWEST + RECENT} answers")
+        said = f"the last {RECENT} answers changed predicted probabilities by {100 * change:.1f} percentage points"
+        done = change < _LITTLE
+        return Hint(done, f"{said} on average: more answers would {'change little' if done else 'still change much'}")
+
+    @property
+    def done(self) -> bool:
+        """Whether more answers would change little; `hint` says why."""
+        return self.hint.done
+
+    def close(self) -> None:
+        """Wait for the fit that runs, and close the store if the session opened it."""
+        try:
+            self._refitter.wait()
+        finally:
+            if self._opened:
+                self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"ChoiceSession({self.store.where!r}, participant={self.participant.label!r})"
+
+    @property
+    def _whose(self) -> Participant | None:
+        return None if self._pooled else self.participant
+
+    @property
+    def _current(self) -> "Current | None":
+        return self._refitter.current(None if self._pooled else self.participant.id)
+
+    def _request(self) -> None:
+        """Ask for a new model if there are answers that the last one does not know."""
+        answered = self._answered()
+        current = self._current
+        if answered is not None and (current is None or current.last != answered):
+            whose = self._whose
+            self._refitter.request(None if whose is None else whose.id, lambda: self._read(whose))
+
+    def _answered(self) -> int | None:
+        """Return the number of the last answer or undo, None where there are too few answers for a model."""
+        events = self.store.events(self._whose)
+        return None if len(answers(events)) < FEWEST else _last(events)
+
+    def _read(self, whose: Participant | None) -> "Answered | None":
+        from choicegp.elicitation.refitting import Answered
+
+        last = self._answered()
+        return None if last is None else Answered(self.store.data(whose), last)
+
+
+def _probe(objects: "pd.DataFrame", size: int, number: int) -> "ChoiceData":
+    """Return random sets of the catalogue without choices."""
+    import numpy as np
+
+    from choicegp.data.choices import ChoiceData
+
+    rng = np.random.default_rng([number, 5])
+    sets = [rng.choice(len(objects), min(size, len(objects)), replace=False) for _ in range(_N_PROBES)]
+    return ChoiceData.from_sets(objects, sets, missing="level")
+
+
+def _last(events: list[Event]) -> int:
+    return max(event.id for event in events if event.kind in ("answered", "undone"))
+
+
+def _seed_of(*numbers: int) -> int:
+    import numpy as np
+
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
