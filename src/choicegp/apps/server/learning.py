@@ -1,6 +1,7 @@
 """What the computing process does: models of people, the sets to show them next, and what their answers say."""
 
 import math
+import random
 import tempfile
 import warnings
 from collections import OrderedDict
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from choicegp.data.choices import ChoiceData
-    from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.elicitation.refitting import Current, Refitter
     from choicegp.evaluation.effects import Effects
 
 N_SHORT = 5
@@ -22,6 +23,9 @@ N_AHEAD = 3
 _MOST_DRIVERS = 4
 _NEGLIGIBLE = 0.15  # share of the largest effect below which a feature is not worth a word
 _MOST_MODELS = 200
+_N_PROBES = 16
+_N_WARM = 6
+_SECONDS = 2.0
 _MOST_DRAWN = 2000
 
 
@@ -91,14 +95,24 @@ class Learned(NamedTuple):
 
 
 _SETUP: list[Setup] = []
-_MODELS: "OrderedDict[int | None, tuple[Any, ChoiceGP]]" = OrderedDict()
+_REFITTERS: "list[Refitter]" = []
+_SEEN: OrderedDict[int | None, None] = OrderedDict()
 
 
 def start(setup: Setup) -> None:
     """Prepare the process: remember the catalogue and load what fits need."""
-    _SETUP[:] = [setup]
+    from choicegp.data.choices import ChoiceData
+    from choicegp.elicitation.refitting import Refitter
+    from choicegp.estimators.choice_gp import ChoiceGP
+
+    # What is predicted outside of the training range is not news to anybody here.
     warnings.simplefilter("ignore")
-    import choicegp.estimators.choice_gp  # noqa: F401
+    rng, n = random.Random(0), len(setup.objects)
+    sets = [rng.sample(range(n), setup.set_size) for _ in range(_N_PROBES)]
+    template = ChoiceGP(setup.utilities, intervals="none", object_effects=False, n_jobs=1)
+    _SETUP[:] = [setup]
+    _REFITTERS[:] = [Refitter(template, _SECONDS, ChoiceData.from_sets(setup.objects, sets, missing="level"))]
+    _SEEN.clear()
 
 
 def first_sets(n_people: int, n_sets: int, random_state: int) -> list[list[Proposal]]:
@@ -116,6 +130,15 @@ def first_sets(n_people: int, n_sets: int, random_state: int) -> list[list[Propo
     ]
 
 
+def warm_up() -> None:
+    """Compile what fits need before the first person waits for one: a nobody answers a few sets at random."""
+    rng = random.Random(1)
+    shown = tuple(one.shown for one in first_sets(1, _N_WARM, 1)[0])
+    chosen = tuple(tuple(rng.sample(one, rng.randint(1, len(one)))) for one in shown)
+    next_sets_for(Task(-1, shown, chosen, frozenset(map(frozenset, shown))))
+    forget(-1)
+
+
 def next_sets_for(task: Task) -> list[Proposal]:
     """Fit a person's answers and return the sets to show next, the best first."""
     from choicegp.elicitation.design import next_sets
@@ -123,7 +146,7 @@ def next_sets_for(task: Task) -> list[Proposal]:
     setup = _SETUP[0]
     how, model = setup.design, None
     if how not in ("random", "space-filling"):
-        model = _fitted(task)
+        model = _fitted(task).roomy
     found = next_sets(
         model, setup.objects, N_AHEAD, setup.set_size, how=how, avoid=task.asked, random_state=len(task.asked)
     )
@@ -137,7 +160,7 @@ def explain(task: Task) -> Learned:
     from choicegp.evaluation.effects import model_effects
 
     setup = _SETUP[0]
-    model = _fitted(task)
+    model = _fitted(task).model
     effects = model_effects(model)
     best = model.recommend(setup.objects, min(N_SHORT, len(setup.objects)))
     labels = dict(task.labels)
@@ -157,31 +180,24 @@ def explain(task: Task) -> Learned:
 
 def forget(person: int) -> None:
     """Forget the model of a person."""
-    _MODELS.pop(person, None)
+    _REFITTERS[0].forget(person)
 
 
-def _fitted(task: Task) -> "ChoiceGP":
+def _fitted(task: Task) -> "Current":
     """Return the model of these answers, started from the last one."""
-    from choicegp.estimators.choice_gp import ChoiceGP
+    from choicegp.elicitation.refitting import Answered
 
-    setup, answers = _SETUP[0], (task.shown, task.chosen)
-    known, before = _MODELS.pop(task.person, (None, None))
-    model = before
-    if model is None or known != answers:
-        model = ChoiceGP(
-            setup.utilities, intervals="none", object_effects=False, lapse=0.02, max_seconds=20.0, progress=False,
-            n_jobs=1, n_restarts=2,
-        )  # fmt: skip
-        data = _data(task)
-        try:
-            model.fit(data, init=before)
-        except ValueError:
-            # The earlier model may lack a threshold which these answers need.
-            model.fit(data)
-    _MODELS[task.person] = (answers, model)
-    while len(_MODELS) > _MOST_MODELS:
-        _MODELS.popitem(last=False)
-    return model
+    answers = hash((task.shown, task.chosen))
+    refitter = _REFITTERS[0]
+    refitter.request(task.person, lambda: Answered(_data(task), answers))
+    refitter.wait()
+    _SEEN[task.person] = None
+    _SEEN.move_to_end(task.person)
+    while len(_SEEN) > _MOST_MODELS:
+        refitter.forget(_SEEN.popitem(last=False)[0])
+    found = refitter.current(task.person)
+    assert found is not None
+    return found
 
 
 def _data(task: Task) -> "ChoiceData":

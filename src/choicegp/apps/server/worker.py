@@ -18,8 +18,9 @@ N_FIRST = 4  # sets that a newcomer is shown before there is a model
 LEAST_ANSWERS = 3  # a model of fewer answers would say nothing
 _N_NEWCOMERS = 8  # for how many people first sets are kept ready
 _LIMIT = 180.0  # seconds of one call
-_MOST_KEPT = 5000
-_PATIENCE = 0.2  # seconds between two looks for work
+_MOST_KEPT = 5000  # people whose next sets are remembered
+_MOST_KNOWN = 200  # results, with their pictures
+_PATIENCE = 0.2  # seconds after a failure
 
 
 class Thinker(Protocol):
@@ -63,7 +64,9 @@ class Worker:
         self._ready: OrderedDict[int, list[Proposal]] = OrderedDict()
         self._known: OrderedDict[int | None, _Known] = OrderedDict()
         self._first: list[list[Proposal]] = []
+        self._cold = setup.design not in ("random", "space-filling")
         self._n_first = 0
+        self._gone: set[int | None] = set()
         self._lock = threading.Condition()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="choicegp-worker", daemon=True)
@@ -103,6 +106,7 @@ class Worker:
             self._ready.pop(person, None)
             self._known.pop(person, None)
             self._known.pop(None, None)
+            self._gone.add(person)
         self._want("forget", Task(person, (), ()))
 
     def waiting(self) -> int:
@@ -129,53 +133,56 @@ class Worker:
             self._ready.popitem(last=False)
 
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                while not self._ended and not self._wanted and len(self._first) >= _N_NEWCOMERS:
-                    self._lock.wait(_PATIENCE)
+        while (job := self._job()) is not None:
+            kind, task, function, arguments = job
+            try:
+                result = self._process.call(function, arguments, _LIMIT)
+            except Failed as error:
                 if self._ended:
                     return
-                newcomers = len(self._first) < _N_NEWCOMERS // 2
-                if newcomers or not self._wanted:
-                    kind, task = "first", None
-                else:
-                    # A person who waits for her result comes before the next sets of others.
-                    key = next((one for one in self._wanted if one[0] == "explain"), next(iter(self._wanted)))
-                    kind, task = key[0], self._wanted.pop(key)
-            self._do(kind, task)
-
-    def _do(self, kind: str, task: Task | None) -> None:
-        try:
-            if kind == "first":
-                self._n_first += _N_NEWCOMERS
-                arguments = (_N_NEWCOMERS, N_FIRST, self._n_first)
-                found = self._process.call(learning.first_sets, arguments, _LIMIT)
-                with self._lock:
-                    self._first += found
-                return
-            assert task is not None
-            functions: dict[str, Callable[..., Any]] = {
-                "learn": learning.next_sets_for,
-                "explain": learning.explain,
-                "forget": learning.forget,
-            }
-            function = functions[kind]
-            given = task.person if kind == "forget" else task
-            result = self._process.call(function, (given,), _LIMIT)
-        except Failed as error:
-            if self._ended:
-                return
-            LOG.warning("%s failed: %s", kind, error)
-            result = "failed"
-            if kind == "first":
+                LOG.warning("the model could not do %r: %s", kind, error)
+                result = None
                 time.sleep(_PATIENCE)
+            with self._lock:
+                self._take(kind, task, result)
+
+    def _job(self) -> tuple[str, Task | None, Callable[..., Any], tuple[Any, ...]] | None:
+        """Wait for something to do and return it; None at the end."""
         with self._lock:
-            if kind == "learn" and task is not None and task.person is not None and result != "failed":
-                self._keep(task.person, result)
-            elif kind == "explain" and task is not None:
-                self._known[task.person] = _Known(_identity(task), result)
-                while len(self._known) > _MOST_KEPT:
-                    self._known.popitem(last=False)
+            while not (self._ended or self._cold or self._wanted or len(self._first) < _N_NEWCOMERS):
+                self._lock.wait()
+            if self._ended:
+                return None
+            if len(self._first) < _N_NEWCOMERS // 2 or not (self._cold or self._wanted):
+                self._n_first += _N_NEWCOMERS
+                return "first", None, learning.first_sets, (_N_NEWCOMERS, N_FIRST, self._n_first)
+            if self._cold:
+                self._cold = False
+                return "warm", None, learning.warm_up, ()
+            # Who waits for a result comes before the next sets of others.
+            key = next((one for one in self._wanted if one[0] == "explain"), next(iter(self._wanted)))
+            task = self._wanted.pop(key)
+            function = _FUNCTIONS[key[0]]
+            return key[0], task, function, (task.person if key[0] == "forget" else task,)
+
+    def _take(self, kind: str, task: Task | None, result: Any) -> None:
+        """Keep a result; None: there is none."""
+        if kind == "first":
+            # Without any, newcomers see random sets; it must not be tried for ever.
+            self._first += result if result is not None else [[]] * _N_NEWCOMERS
+        elif task is None or task.person in self._gone:
+            return
+        elif kind == "learn" and result is not None and task.person is not None:
+            self._keep(task.person, result)
+        elif kind == "explain":
+            self._known[task.person] = _Known(_identity(task), result or "failed")
+            while len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "learn": learning.next_sets_for, "explain": learning.explain, "forget": learning.forget,
+}  # fmt: skip
 
 
 def _identity(task: Task) -> Any:
