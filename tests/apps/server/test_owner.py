@@ -86,7 +86,7 @@ class TestPages:
         anna.send("none", ())
         page = owner.get("/owner/people/1").text
         assert "none of these" in page
-        assert "less Price is better" in page
+        assert "Price: the less, the better" in page
         assert "90 %" in page
 
     def test_pages_without_answers(self, site, owner):

@@ -24,8 +24,8 @@ class TestLoop:
         anna.send(chosen=(1,))
         page = text_of(anna.see())
         assert "Thank you!" in page
-        assert "less Price is better" in page
-        assert "Colour is best as red" in page
+        assert "Price: the less, the better" in page
+        assert "Colour: best is red" in page
         assert "Your short list" in page
         assert "from your 3 answers" in page
         given = site.store.answers()

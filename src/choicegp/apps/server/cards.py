@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 _BEFORE = ("€", "$", "£")
+_CLOSE = ("″", "′", "°", '"')
+_SPACE = "\N{NO-BREAK SPACE}"
 _LONGEST_IMAGE = 10 * 2**20
 _MOST_DECIMALS = 3
 
@@ -166,7 +168,7 @@ def in_words(feature: Feature, value: Any, decimals: int, code: str) -> str:
         return text
     if feature.unit in _BEFORE and code.startswith("en"):
         return f"{feature.unit}{text}"
-    return f"{text}\N{NO-BREAK SPACE}{feature.unit}"
+    return f"{text}{'' if feature.unit in _CLOSE else _SPACE}{feature.unit}"
 
 
 def _decimals(feature: Feature, values: list[Any]) -> int:

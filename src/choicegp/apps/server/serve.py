@@ -1,5 +1,6 @@
 """The command that starts the page: it opens the study, prints the links and serves until it is stopped."""
 
+import contextlib
 import logging
 import os
 import secrets
@@ -66,7 +67,8 @@ def serve(request: Request) -> None:
                 app, access_log=False, log_level="warning", server_header=False, limit_concurrency=_MOST_AT_ONCE,
                 timeout_graceful_shutdown=5, h11_max_incomplete_event_size=32 * 1024,
             )  # fmt: skip
-            uvicorn.Server(config).run(sockets=[listener])
+            with contextlib.suppress(KeyboardInterrupt):
+                uvicorn.Server(config).run(sockets=[listener])
         finally:
             worker.close()
     say("Stopped. All answers are saved; the same command continues the study.")
