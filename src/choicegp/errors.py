@@ -16,10 +16,10 @@ class StoreError(ChoiceGPError):
     --------
     >>> from choicegp import Store
     >>> try:
-    ...     Store.open("/no/folder/study.db")
+    ...     Store.open("absent.db")
     ... except StoreError as error:
     ...     print(error)
-    cannot open /no/folder/study.db: there is no folder /no/folder
+    there is no file absent.db
     """
 
 

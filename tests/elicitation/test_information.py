@@ -9,6 +9,7 @@ import pytest
 from choicegp.data.pareto import undominated
 from choicegp.elicitation.information import (
     Drawn,
+    Targets,
     about_targets,
     answer_tables,
     expected,
@@ -74,7 +75,7 @@ def test_without_errors_it_is_the_entropy_of_the_pareto_set(utilities):
 def test_information_about_targets_is_that_of_the_two_answers_by_brute_force(utilities):
     drawn = Drawn.of(utilities, DISCERNIBILITY, 0.02)
     sets, targets = np.array([[0, 1, 2], [3, 4, 5], [0, 2, 4]]), np.array([[1, 3, 5], [0, 1, 2]])
-    found = about_targets(drawn, sets, targets)
+    found = about_targets(drawn, sets, Targets.of(drawn, targets))
     n = len(utilities)
 
     def corrected(tables):

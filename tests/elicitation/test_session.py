@@ -227,7 +227,7 @@ def current(*course: tuple[int, float]) -> Current:
 
 def test_the_hint_says_whether_the_last_answers_changed_much(monkeypatch, fits):
     session = ChoiceSession(TABLE)
-    assert session.hint == (False, "a judgement needs about 12 answers")
+    assert session.hint == (False, "it takes about 8 answers more to say whether further ones would change much")
     number = session.participant.id
     session._refitter._models[number] = current((4, 0.5), (11, 0.5))
     assert not session.done

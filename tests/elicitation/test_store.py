@@ -45,8 +45,10 @@ def test_another_catalogue_or_other_settings_are_refused(place, pens):
 
 
 def test_a_study_needs_objects(place):
-    with pytest.raises(StoreError, match=r"there is no study in .* yet: pass the objects to create one"):
+    with pytest.raises(StoreError, match=r"there is no (file .*study.db$|study in .* yet: pass the objects)"):
         Store.open(place)
+    with pytest.raises(StoreError, match=r"there is no study in :memory: yet"):
+        Store.open(":memory:")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 import choicegp
-from choicegp.apps import terminal
+from choicegp.apps import asking, terminal
 from choicegp.apps.options import (
     Jobs,
     ModelOptions,
@@ -334,6 +334,8 @@ def honesty(
     check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)
 
 
+app.command()(asking.ask)
+app.command()(asking.answers)
 app.command()(serve)
 
 

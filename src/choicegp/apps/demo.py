@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from choicegp.apps.terminal import say
+from choicegp.apps.terminal import plain_text, say
 from choicegp.files import made_folder
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def show_table(frame: "pd.DataFrame") -> None:
         header = str(name).replace("_", "\n")
         table.add_column(header, justify="right" if is_number else "left", no_wrap=True)
     for label, *cells in frame.itertuples(name=None):
-        table.add_row(str(label), *map(str, cells))
+        table.add_row(*(plain_text(str(cell)) for cell in (label, *cells)))
     # In a pipe there is no width to keep to, and the output should not depend on where it was made.
     width = None if sys.stdout is not None and sys.stdout.isatty() else PIPE_WIDTH
     console = Console(width=width, highlight=False, markup=False, emoji=False)

@@ -52,7 +52,7 @@ def next_set_between(
     )  # fmt: skip
     if any(model.errors_.has_threshold != given[0].errors_.has_threshold for model in given):
         raise ChoiceGPError("the models must all have a threshold, or none may have one")
-    share = _shares(given, weights)
+    share = shares(given, weights)
     with computing(given[0].device):
         fits = [model.fitted_ for model in given]
         pool = pool_of(fits[0], request.catalogue, request.rng)
@@ -75,7 +75,8 @@ def next_set_between(
     return request.proposed(pool.rows[best], most, reason)
 
 
-def _shares(models: Sequence[ChoiceGP], weights: Sequence[float] | None) -> np.ndarray:
+def shares(models: Sequence[ChoiceGP], weights: Sequence[float] | None) -> np.ndarray:
+    """Return how probable the models are, from weights or by leave-one-out."""
     if weights is None:
         elpd = np.array([model.loo().elpd for model in models])
         share = np.exp(elpd - elpd.max())

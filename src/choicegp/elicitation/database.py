@@ -30,9 +30,11 @@ class Database:
         A file, ":memory:" or a URL of PostgreSQL.
     timeout : float
         How many seconds to wait for another program that writes.
+    create : bool
+        Whether a file is created where there is none.
     """
 
-    def __init__(self, place: str | os.PathLike[str], timeout: float) -> None:
+    def __init__(self, place: str | os.PathLike[str], timeout: float, create: bool = True) -> None:
         self.timeout = timeout
         text = os.fspath(place)
         if text.startswith(_POSTGRES):
@@ -41,7 +43,10 @@ class Database:
             kind = text.partition("://")[0]
             raise StoreError(f"databases of the kind {kind} are not known; name a file or a postgresql:// URL")
         else:
-            self.engine, self.where = _sqlite(text.removeprefix(_SQLITE), timeout)
+            name = text.removeprefix(_SQLITE)
+            if not create and name not in ("", MEMORY) and not Path(name).exists():
+                raise StoreError(f"there is no file {name}")
+            self.engine, self.where = _sqlite(name, timeout)
         # All threads share the one connection of a database in memory.
         self._turn: Any = RLock() if self.where == MEMORY else nullcontext()
 

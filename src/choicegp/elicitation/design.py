@@ -15,7 +15,7 @@ import pandas as pd
 from choicegp.checks import check_one_of, whole_number
 from choicegp.compute.devices import computing
 from choicegp.elicitation.growing import Found, search
-from choicegp.elicitation.information import Drawn, about_targets, expected, expected_answers
+from choicegp.elicitation.information import Drawn, Targets, about_targets, expected, expected_answers
 from choicegp.elicitation.pool import POOL, Pool, chebyshev, pool_of, spread_out
 from choicegp.elicitation.request import LEAST_LAPSE, Proposed, Request, checked
 from choicegp.estimators.choice_gp import ChoiceGP
@@ -26,12 +26,11 @@ from choicegp.reading.encoding import FeatureEncoding
 
 HOW = ("random", "space-filling", "uncertain", "information", "predictive", "best")
 _N_DRAWS, _N_PREDICTIVE_DRAWS = 256, 512
-_N_STARTS = 128  # random sets, from the best of which a search starts too
+_N_STARTS = 128  # random sets that a search values first
 _N_REVALUED = 16  # best sets of a search, which are valued again at many points
-_N_PREDICTIVE = 128  # best sets of a search, of which the most predictive one is sought
-_N_TARGETS = 32
+_N_TARGETS, _N_PAIRS = 32, 128  # sets about whose answers is asked: at most that many, or random pairs
 _SPACE = 2048  # objects among which a set that fills the space is sought
-_BEST_POOL = 512
+_BEST_POOL = 256
 
 
 def next_set(
@@ -59,7 +58,7 @@ def next_set(
     respondent : None
         Who is asked.  Models of several respondents are not available yet.
     targets : iterable of sets, optional
-        Sets of labels, all of one size, about whose answers "predictive" asks.  By default random sets of the
+        Sets of labels, all of one size, about whose answers "predictive" asks.  By default random pairs of the
         catalogue.
     seconds : float
         Time limit of the search.  What was found by then is proposed, and the reason says so; otherwise the same
@@ -180,15 +179,16 @@ def _valued(request: Request, n: int) -> list[Proposed]:
     if listed is not None:
         listed = [listed[i] for i in request.rng.permutation(len(listed))[:_N_TARGETS]]
     pool = pool_of(request.fitted, request.catalogue, request.rng, also=() if listed is None else np.unique(listed))
-    targets = _target_places(request, pool, listed) if request.how == "predictive" else None
-    drawn = drawn_at(request.fitted, pool.objects, request, _N_DRAWS if targets is None else _N_PREDICTIVE_DRAWS)
+    predictive = request.how == "predictive"
+    drawn = drawn_at(request.fitted, pool.objects, request, _N_PREDICTIVE_DRAWS if predictive else _N_DRAWS)
+    targets = _targets(request, pool, drawn, listed) if predictive else None
     before: list[np.ndarray] = []
     found = []
     for _ in range(n):
         given = drawn.after(before, request.rng) if before else drawn
-        tried = searched(request, pool, partial(_values, given, request.how))
+        tried = searched(request, pool, partial(_values, given, request.how, targets))
         if len(tried.sets):
-            best, value = _best_of(request, pool, tried, given, targets)
+            best, value = _best_of(request, pool, tried, given)
             before.append(best)
             rows = pool.rows[best]
         else:
@@ -198,35 +198,33 @@ def _valued(request: Request, n: int) -> list[Proposed]:
     return found
 
 
-def _values(drawn: Drawn, how: str, sets: np.ndarray) -> np.ndarray:
+def _values(drawn: Drawn, how: str, targets: Targets | None, sets: np.ndarray) -> np.ndarray:
+    if targets is not None:
+        return about_targets(drawn, sets, targets)
     valued = expected(drawn, sets)
     return valued.entropy if how == "uncertain" else valued.information
 
 
-def _best_of(
-    request: Request, pool: Pool, tried: Found, drawn: Drawn, targets: np.ndarray | None
-) -> tuple[np.ndarray, float]:
-    """Value the best sets of a search again, and return the best of them and its value."""
+def _best_of(request: Request, pool: Pool, tried: Found, drawn: Drawn) -> tuple[np.ndarray, float]:
+    """Return the best set of a search and its value."""
     assert request.fitted is not None
-    if targets is not None:
-        some = tried.sets[:_N_PREDICTIVE]
-        values = about_targets(drawn, some, targets)
-    elif len(drawn.weights) == 1 and tried.complete:
-        # The best of many sets owes its place partly to the draws at hand: the best few are compared at others.
-        some = tried.sets[:_N_REVALUED]
-        answers = expected_answers(request.fitted, pool.objects, some, request.lapse)
-        values = answers.entropy if request.how == "uncertain" else answers.information
-    else:
-        some, values = tried.sets, tried.values
+    if request.how == "predictive" or len(drawn.weights) > 1 or not tried.complete:
+        return tried.sets[0], float(tried.values[0])
+    # The best of many sets owes its place partly to the draws at hand: the best few are compared at many others.
+    some = tried.sets[:_N_REVALUED]
+    answers = expected_answers(request.fitted, pool.objects, some, request.lapse)
+    values = answers.entropy if request.how == "uncertain" else answers.information
     return some[np.argmax(values)], float(np.max(values))
 
 
-def _target_places(request: Request, pool: Pool, listed: list[list[int]] | None) -> np.ndarray:
-    """Return the target sets (T, l) as places in the pool; by default random sets of its random objects."""
+def _targets(request: Request, pool: Pool, drawn: Drawn, listed: list[list[int]] | None) -> Targets:
+    """Return the target sets; by default random pairs of the random objects of the pool."""
     if listed is None:
-        return np.array([request.rng.choice(pool.n_random, request.size, replace=False) for _ in range(_N_TARGETS)])
+        # Pairs decide what is kept of larger sets, and have few answers: what is said about them is better estimated.
+        pairs = np.array([request.rng.choice(pool.n_random, 2, replace=False) for _ in range(_N_PAIRS)])
+        return Targets.of(drawn, pairs)
     place = {row: i for i, row in enumerate(pool.rows.tolist())}
-    return np.array([[place[row] for row in one] for one in listed])
+    return Targets.of(drawn, np.array([[place[row] for row in one] for one in listed]))
 
 
 def drawn_at(fitted: Fitted, objects: Objects, request: Request, n_draws: int) -> Drawn:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 _ALL = 1024  # sets up to which all are valued
+_MOST_PAIRS = 1024  # with which growing begins
 _MOST_SWEEPS = 4
 _MORE = 1e-6  # what a swap must gain to be made, relative to the value: less is rounding
 
@@ -47,7 +48,7 @@ class _Tried:
         return time.monotonic() > self._deadline
 
     def best_of(self, sets: np.ndarray) -> np.ndarray | None:
-        """Value sets (m, k), keep them, and return the best; None where all are banned."""
+        """Value sets (m, k), keep the values, and return the best set; None where all are banned."""
         sets = np.sort(sets, axis=1)
         if self._banned:
             sets = sets[[frozenset(one) not in self._banned for one in sets.tolist()]]
@@ -68,9 +69,9 @@ def search(
 ) -> Found:  # fmt: skip
     """Find sets of high value among the objects of a pool.
 
-    Of at most 1024 sets all are valued.  Else the best pair is grown by the object that gains most until the set has
-    its size; the objects of the set, and of the best of the ``starts``, are then exchanged one at a time while that
-    gains something.
+    Of at most 1024 sets all are valued.  Else the best of about 1024 pairs is grown by the object that gains most until
+    the set has its size; the objects of this set, or of the best of the ``starts`` where that is better, are then
+    exchanged one at a time while that gains something.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def search(
     banned : collection of frozenset
         Sets that must not be found.
     starts : int array (n, size), optional
-        Other sets to start from.
+        Sets that are valued first.
     deadline : float
         By the clock `time.monotonic`; what was found by then is returned.
     swaps : bool
@@ -96,34 +97,32 @@ def search(
     if math.comb(n_objects, size) <= _ALL:
         tried.best_of(np.array(list(itertools.combinations(range(n_objects), size))))
         return tried.found(True)
-    begun = [] if starts is None else [tried.best_of(starts)]
+    if starts is not None:
+        tried.best_of(starts)
     if not tried.late:
-        begun.insert(0, _grown(tried, value, n_objects, size))
-    if swaps:
-        for one in begun:
-            if one is not None:
-                _swapped(tried, one, n_objects)
+        _grow(tried, value, n_objects, size)
+    if swaps and tried.values:
+        _swap(tried, n_objects)
     return tried.found(not tried.late)
 
 
-def _grown(tried: _Tried, value: Value, n_objects: int, size: int) -> np.ndarray | None:
-    pairs = np.array(list(itertools.combinations(range(n_objects), 2)))
-    if size == 2:
-        return tried.best_of(pairs)
-    grown = pairs[np.argmax(value(pairs))]
-    while len(grown) < size:
+def _grow(tried: _Tried, value: Value, n_objects: int, size: int) -> None:
+    """Add to the best pair what gains most, until there are sets of full size."""
+    sets = np.array(list(itertools.combinations(range(n_objects), 2)))
+    if size > 2:
+        sets = sets[:: -(-len(sets) // _MOST_PAIRS)]
+    while sets.shape[1] < size:
+        grown = sets[np.argmax(value(sets))]
         if tried.late:
-            return None
+            return
         others = np.setdiff1d(np.arange(n_objects), grown)
         sets = np.column_stack([np.tile(grown, (len(others), 1)), others])
-        if len(grown) + 1 == size:
-            return tried.best_of(sets)
-        grown = sets[np.argmax(value(sets))]
-    return grown
+    tried.best_of(sets)
 
 
-def _swapped(tried: _Tried, best: np.ndarray, n_objects: int) -> None:
-    """Exchange one object after the other for the best of the pool, while that gains something."""
+def _swap(tried: _Tried, n_objects: int) -> None:
+    """Exchange one object of the best set after the other for the best of the pool, while that gains something."""
+    best = np.array(max(tried.values, key=lambda one: (tried.values[one], tuple(-row for row in one))))
     unchanged = 0
     for step in range(_MOST_SWEEPS * len(best)):
         if tried.late or unchanged == len(best):

@@ -27,6 +27,7 @@ from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.prediction.set_utilities import set_utilities
 
 N_HISTORIES = 16
+_FEW_HISTORIES = 4  # by which what is said about targets is judged, which takes longer
 _AT_ONCE = 128  # sets valued in one call of a program; a last one is padded, so that few are compiled
 _PAIRS_AT_ONCE = 1024
 _LEAST_EFFECTIVE = 1 / 8  # part of the draws that still counts once sets before were answered
@@ -156,41 +157,50 @@ def _chunks(sets: np.ndarray) -> Iterator[np.ndarray]:
         yield np.ascontiguousarray(sets[np.minimum(np.arange(start, start + size), len(sets) - 1)].T)
 
 
-@program
-def _mutual(first: Array, second: Array, weights: Array) -> Array:
-    """Return the information (m,) that answers (K, m, S) have about the answers (L, T, S) to others, their mean."""
-    n, n_targets = first.shape[0], second.shape[0]
-    second = second.reshape(n_targets * second.shape[1], -1)
+class Targets(NamedTuple):
+    """Answers to the sets about which is asked: p_s(C* | A*) (L, T, S)."""
 
-    def under(own: Array) -> Array:
-        concentration = jnp.sum(own**2)
+    tables: Array
+
+    @classmethod
+    def of(cls, drawn: Drawn, sets: np.ndarray) -> "Targets":
+        """Predict the answers to sets (T, l) of rows of the drawn objects."""
+        return cls(answer_tables(drawn, sets))
+
+
+@program
+def _mutual(u: Array, rows: Array, targets: Array, weights: Array, lapse: Array, errors: ErrorModel) -> Array:
+    """Return the information (m,) that answers to sets of these rows (k, m) have about targets (L, T, S)."""
+    own = _tables(u, rows, lapse, errors)
+    n, m, n_draws = own.shape
+    others = targets.reshape(-1, n_draws)
+
+    def under(weight: Array) -> Array:
+        concentration = jnp.sum(weight**2)
         factor = 0.5 * concentration / (1.0 - concentration)
 
         def entropy(mean: Array, square: Array) -> Array:
             spread = jnp.maximum(square - mean**2, 0.0) / jnp.maximum(mean, _TINY)
-            return -mean * jnp.log(jnp.maximum(mean, _TINY)) + factor * spread
+            return factor * spread - mean * jnp.log(jnp.maximum(mean, _TINY))
 
-        alone = jnp.sum(entropy(first @ own, first**2 @ own), axis=0)
-        target = jnp.sum(entropy(second @ own, second**2 @ own).reshape(n_targets, -1), axis=0)
-        both = entropy(jnp.einsum("kms,ls->kml", first * own, second), jnp.einsum("kms,ls->kml", first**2 * own,
-                                                                                  second**2))  # fmt: skip
-        joint = jnp.sum(both.reshape(n, first.shape[1], n_targets, -1), axis=(0, 2))
-        return jnp.mean(alone[:, None] + target - joint, axis=1)
+        alone = jnp.sum(entropy(own @ weight, own**2 @ weight), axis=0)
+        wanted = jnp.sum(entropy(others @ weight, others**2 @ weight)) / targets.shape[1]
+        flat = own.reshape(n * m, n_draws)
+        both = entropy((flat * weight) @ others.T, (flat**2 * weight) @ (others**2).T)
+        return alone + wanted - jnp.sum(both.reshape(n, m, -1), axis=(0, 2)) / targets.shape[1]
 
     return jnp.mean(jax.lax.map(under, weights), axis=0)
 
 
-def about_targets(drawn: Drawn, sets: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return what the answers to sets (m, k) say about the answers to target sets (T, l), averaged over these: (m,).
+def about_targets(drawn: Drawn, sets: np.ndarray, targets: Targets) -> np.ndarray:
+    """Return what the answers to sets (m, k) say about the answers to target sets, averaged over these: (m,).
 
-    For one target A* it is KL(mean_s p_s(C|A) p_s(C*|A*) || p(C|A) p(C*|A*)).
+    For one target A* it is KL(mean_s p_s(C|A) p_s(C*|A*) || p(C|A) p(C*|A*)).  Entropies are corrected for the number
+    of draws as above.
     """
-    weights = jnp.asarray(drawn.weights, jnp.float32)
-    wanted = answer_tables(drawn, targets)
-    parts = [
-        np.asarray(_mutual(answer_tables(drawn, rows.T), wanted, weights))
-        for rows in _chunks(sets)
-    ]  # fmt: skip
+    u, weights = jnp.asarray(drawn.utilities), jnp.asarray(drawn.weights[:_FEW_HISTORIES], jnp.float32)
+    lapse = jnp.float32(drawn.lapse)
+    parts = [np.asarray(_mutual(u, rows, targets.tables, weights, lapse, drawn.errors)) for rows in _chunks(sets)]
     return np.concatenate(parts)[: len(sets)].astype(float)
 
 

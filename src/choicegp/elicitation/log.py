@@ -88,6 +88,11 @@ def study_state(connection: sa.Connection) -> str:
     return str(connection.execute(sa.select(STUDY.c.state)).scalar_one())
 
 
+def owner_hash(connection: sa.Connection) -> str:
+    """Return what is kept of the owner's token."""
+    return str(connection.execute(sa.select(STUDY.c.owner_hash)).scalar_one())
+
+
 def _participant(row: Mapping[Any, Any]) -> Participant:
     joined = datetime.fromisoformat(row["joined"])
     return Participant(row["id"], row["name"], row["state"], joined, dict(row["panel"] or {}))

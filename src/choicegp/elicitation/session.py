@@ -229,7 +229,7 @@ class ChoiceSession:
 
         change = None if (current := self._current) is None else current.change
         if change is None:
-            return Hint(False, f"a judgement needs about {FEWEST + RECENT} answers")
+            return Hint(False, f"it takes about {RECENT} answers more to say whether further ones would change much")
         said = f"the last {RECENT} answers changed predicted probabilities by {100 * change:.1f} percentage points"
         done = change < _LITTLE
         return Hint(done, f"{said} on average: more answers would {'change little' if done else 'still change much'}")

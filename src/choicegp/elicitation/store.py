@@ -102,7 +102,7 @@ class Store:
         [0, 1]
         """
         given = None if objects is None else as_plain(checked_objects(objects))
-        database = _opened(place, timeout)
+        database = _opened(place, timeout, create=given is not None)
         try:
             database.migrate()
             store, token = cls._of(database, given, settings)
@@ -157,7 +157,7 @@ class Store:
 
     def is_owner(self, token: str) -> bool:
         """Whether this is the token of the study's owner."""
-        return secrets.compare_digest(self._database.read(self._work.study).owner_hash, self._log.hash_of(token))
+        return secrets.compare_digest(self._database.read(self._log.owner_hash), self._log.hash_of(token))
 
     def new_owner_token(self) -> str:
         """Give the owner a new token; the one before is no longer valid."""
@@ -356,7 +356,7 @@ class Store:
         self.data().write(path)
 
 
-def _opened(place: str | os.PathLike[str], timeout: float) -> "Database":
+def _opened(place: str | os.PathLike[str], timeout: float, create: bool) -> "Database":
     try:
         import alembic  # noqa: F401
         import sqlalchemy  # noqa: F401
@@ -365,4 +365,4 @@ def _opened(place: str | os.PathLike[str], timeout: float) -> "Database":
         raise ImportError(needed) from error
     from choicegp.elicitation.database import Database
 
-    return Database(place, timeout)
+    return Database(place, timeout, create)

@@ -35,7 +35,7 @@ def create(connection: sa.Connection, catalogue: dict[str, Any], settings: dict[
 
 def set_state(connection: sa.Connection, state: str) -> None:
     """Open, pause or close the study."""
-    before = connection.execute(sa.select(STUDY).with_for_update()).one().state
+    before = connection.execute(sa.select(STUDY.c.state).with_for_update()).scalar_one()
     if before != state:
         connection.execute(STUDY.update(), {"state": state})
         log.add(connection, "opened" if state == "open" else state)

@@ -38,32 +38,6 @@ class Card(NamedTuple):
     facts: tuple[Fact, ...]
 
 
-def read_objects(path: str | os.PathLike[str], ids: str | None = None) -> "pd.DataFrame":
-    """Read a catalogue, one row per object; the ids are in the column ``ids``, by default the first."""
-    from choicegp.reading.text import read_file
-
-    frame = read_file(path).frame
-    name = str(frame.columns[0]) if ids is None else ids
-    if name not in frame.columns:
-        raise ChoiceGPError(f"{path} has no column {name!r}; its columns are {listed(frame.columns)}")
-    frame = read_file(path, ids=[name]).frame
-    frame[name] = [_tidy_id(one) for one in frame[name]]
-    if frame[name].duplicated().any():
-        twice = frame[name][frame[name].duplicated()].unique()
-        raise ChoiceGPError(f"{path}: the column {name!r} must hold a different id for each object; {listed(twice, 3)} "
-                            "is there more than once")  # fmt: skip
-    return frame.set_index(name)
-
-
-def _tidy_id(value: Any) -> str | int:
-    value = plain(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise ChoiceGPError("every object needs an id in the first column; one is missing")
-    return value if isinstance(value, str | int) else str(value)
-
-
 def learned_from(objects: "pd.DataFrame", study: Study) -> "pd.DataFrame":
     """Return the features that a model sees: those on the cards, with numbers where a cell holds one and a unit."""
     from choicegp.reading.numbers import read_numbers

@@ -6,11 +6,10 @@ from typer import Argument, Option
 
 
 def serve(
-    objects: Annotated[
-        str, Argument(metavar="OBJECTS", help="A table with one row per object, ids first.", show_default=False)
-    ],
-    ids: Annotated[
-        str | None, Option("--id", metavar="COLUMN", help="Column with the ids.", show_default="the first")
+    objects: Annotated[str, Argument(metavar="OBJECTS", help="A table with one row per object.", show_default=False)],
+    object_id: Annotated[
+        str | None,
+        Option("--object-id", metavar="COLUMN", help="Column with the ids.", show_default="alt_id, or the first"),
     ] = None,
     images: Annotated[
         str | None,
@@ -45,4 +44,4 @@ def serve(
     from choicegp.apps.server.serve import Request
     from choicegp.apps.server.serve import serve as run
 
-    run(Request(objects, ids, images, db, study, sets, set_size, host, port, url, new_owner_link, log))
+    run(Request(objects, object_id, images, db, study, sets, set_size, host, port, url, new_owner_link, log))

@@ -20,7 +20,7 @@ class Request(NamedTuple):
     """What the command was given; see its help."""
 
     objects: str
-    ids: str | None = None
+    object_id: str | None = None
     images: str | None = None
     db: str = "study.sqlite"
     study: str | None = None
@@ -41,15 +41,16 @@ def serve(request: Request) -> None:
         import uvicorn
     except ImportError as error:
         raise ImportError("the page needs FastAPI and uvicorn; run pip install 'choicegp[page]'") from error
+    from choicegp.apps.asking import read_objects
     from choicegp.apps.server.app import create_app
-    from choicegp.apps.server.cards import Cards, learned_from, read_objects
+    from choicegp.apps.server.cards import Cards, learned_from
     from choicegp.apps.server.learning import Setup
     from choicegp.apps.server.study_file import read_study
     from choicegp.apps.server.worker import Worker
 
     _check_address(request)
     study = read_study(request.study, sets=request.sets, set_size=request.set_size)
-    objects = read_objects(request.objects, request.ids)
+    objects = read_objects(request.objects, request.object_id, None)
     if len(objects) < study.set_size:
         raise ChoiceGPError(f"{request.objects} has {len(objects)} objects, fewer than the {study.set_size} of a set")
     cards = Cards(objects, study, request.images)

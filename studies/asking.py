@@ -1,0 +1,291 @@
+"""Whether well-chosen questions need fewer answers, whether their value is right, and how long a question takes.
+
+Protocol, fixed before any run.
+
+People (`people`).  A catalogue of 100 objects with three standard normal features.  Four shapes of utility: "linear"
+(w . x), "ideal" (minus the distance to an ideal point, drawn as an object is), "saturating" (w . tanh(2 x)) and
+"smooth" (a draw of a Gaussian process of lengthscale 2); w is standard normal.  d = 2 and 3 utilities of one shape,
+each scaled to mean 0 and standard deviation 5 against errors of scale 1.  Answers to sets of 4 objects are drawn from
+the model's probabilities; with ``--slips 0.1`` one answer in ten is a random subset.  Every design begins with the same
+6 space-filling sets; then the model is fitted again after every answer, from the last one, and asks for the next
+set, up to 48; "random" draws its sets, up to 60.  Fits know d and have ``intervals="none"`` and no object effects; with
+slips a lapse of 0.1.  25 sets of weight 1e-9 that hold every object let all fits share one shape, hence one program,
+and say nothing.  Accuracy: the part of 500 random new sets of the catalogue for which the predicted choice is the
+Pareto set of the true utilities, after 8, 12, ... sets.  The number of sets that a design needs is where its
+accuracy, made monotone by the running maximum and joined by straight lines, first reaches the accuracy of 60 random
+sets of the same person (49 where it never does).  Seeds 0 to 19.
+
+Best (`best`).  The same people; 30 sets of "best" or "random"; the objects found are the ones kept in answers, and
+their hypervolume in the true utilities, above the catalogue's minimum, is given as a part of the whole catalogue's.
+
+Value (`value`).  Five people of seed 0 to 4, shape "smooth", d = 2, 30 random sets, default options.  The value of the
+proposed set against 100,000 joint draws of the same posterior; and the ranking of 200 random sets by information under
+the default inference, and under ``intervals="none"``, against MCMC: Spearman's correlation.
+
+Seconds (`seconds`).  Catalogues of 10,000 and 100,000 objects with 5 features; a model with 60 answers; the time of the
+next question without a limit, the smallest and the median of 9 after a first one, and the time of all processors.
+
+    python studies/asking.py people --seeds 20 --first 0 -o people.csv [--slips 0.1] [--designs random information]
+    python studies/asking.py summary people.csv
+    python studies/asking.py best|value|seconds
+"""
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from choicegp import ChoiceData, ChoiceGP, datasets, next_set, next_sets
+
+N_OBJECTS, N_FEATURES, SIZE = 100, 3, 4
+SHAPES = ("linear", "ideal", "saturating", "smooth")
+FIRST, MOST, OF_RANDOM = 6, 48, 60  # sets: space-filling ones, of a design, of random ones
+CHECKED = range(8, 61, 4)
+QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
+
+
+class Person:
+    """Someone with utilities, who answers."""
+
+    def __init__(self, shape: str, d: int, seed: int, slips: float) -> None:
+        rng = self.rng = np.random.default_rng([seed, d, SHAPES.index(shape), 21])
+        X = rng.normal(size=(N_OBJECTS, N_FEATURES))
+        self.table = pd.DataFrame(X, columns=[f"x{j}" for j in range(N_FEATURES)])
+        w = rng.normal(size=(N_FEATURES, d))
+        if shape == "linear":
+            U = X @ w
+        elif shape == "ideal":
+            U = -np.linalg.norm(X[:, :, None] - w, axis=1)
+        elif shape == "saturating":
+            U = np.tanh(2 * X) @ w
+        else:
+            gram = np.exp(-0.5 * np.sum((X[:, None] - X[None]) ** 2, axis=2) / 4.0)
+            U = np.linalg.cholesky(gram + 1e-9 * np.eye(N_OBJECTS)) @ rng.normal(size=(N_OBJECTS, d))
+        self.U = 5.0 * (U - U.mean(axis=0)) / U.std(axis=0)
+        self.d, self.seed, self.slips = d, seed, slips
+        self.test = ChoiceData.from_utilities(self.table, self.U, draw(rng, 500))
+        self.everything = np.arange(N_OBJECTS).reshape(-1, SIZE)
+
+    def answer(self, rows: np.ndarray, number: int) -> np.ndarray:
+        """Return the rows that are kept; the answer to a question of this number has its own chance."""
+        rng = np.random.default_rng([self.seed, number, 22])
+        if rng.random() < self.slips:
+            kept = rng.random(len(rows)) < 0.5
+            return rows[kept] if kept.any() else rows
+        seed = int(rng.integers(2**31))
+        return datasets.noisy_choices(self.table, self.U, [rows], seed).chosen[0]
+
+    def data(self, shown: list[np.ndarray], chosen: list[np.ndarray]) -> ChoiceData:
+        """Return the answers, and the sets that give all fits one shape."""
+        n = len(self.everything)
+        weights = np.r_[np.ones(len(shown)), np.full(n, 1e-9)]
+        return ChoiceData.from_sets(self.table, [*shown, *self.everything], [*chosen, *self.everything[:, :1]],
+                                    weights=weights)  # fmt: skip
+
+
+def draw(rng: np.random.Generator, n: int) -> list[np.ndarray]:
+    """Draw random sets."""
+    return [rng.choice(N_OBJECTS, SIZE, replace=False) for _ in range(n)]
+
+
+def asked(person: Person, how: str, last: int) -> tuple[dict[int, float], list[np.ndarray], list[np.ndarray]]:
+    """Ask a person, and return the accuracy after some numbers of sets, what was shown and what was kept."""
+    rng = np.random.default_rng([person.seed, 23])
+    shown = [np.array(one.shown) for one in next_sets(None, person.table, FIRST, SIZE, random_state=person.seed)]
+    chosen = [person.answer(rows, number) for number, rows in enumerate(shown)]
+    model, scores = None, {}
+    options = QUICK | {"lapse": person.slips} if person.slips else QUICK
+    while True:
+        n = len(shown)
+        if how != "random" or n in CHECKED:
+            model = ChoiceGP(person.d, **options).fit(person.data(shown, chosen), init=model)
+        if n in CHECKED:
+            scores[n] = model.score(person.test)
+        if n >= last:
+            return scores, shown, chosen
+        if how == "random":
+            new = draw(rng, 1)
+        else:
+            avoid = {frozenset(rows.tolist()) for rows in shown}
+            found = next_sets(model, person.table, 1, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
+            new = [np.array(one.shown) for one in found]
+        chosen += [person.answer(rows, n + number) for number, rows in enumerate(new)]
+        shown += new
+
+
+def people(args: argparse.Namespace) -> None:
+    """Ask all people by all designs, and append the accuracies to a file, which may hold some of them already."""
+    path, keys = Path(args.output), ["shape", "d", "seed", "slips", "how"]
+    done = set(pd.read_csv(path)[keys].itertuples(index=False, name=None)) if path.exists() else set()
+    for seed in range(args.first, args.first + args.seeds):
+        for d in args.utilities:
+            for shape in args.shapes:
+                for how in args.designs:
+                    row = {"shape": shape, "d": d, "seed": seed, "slips": args.slips, "how": how}
+                    if tuple(row.values()) in done:
+                        continue
+                    begun = time.monotonic()
+                    scores, *_ = asked(Person(shape, d, seed, args.slips), how, OF_RANDOM if how == "random" else MOST)
+                    frame = pd.DataFrame([row | {str(n): scores.get(n, np.nan) for n in CHECKED}])
+                    frame.to_csv(path, mode="a", header=not path.exists(), index=False)
+                    print(*row.values(), *(f"{scores[n]:.3f}" for n in (12, 24, 36, 48)),
+                          f"{time.monotonic() - begun:.0f} s", flush=True)  # fmt: skip
+
+
+def needed(accuracy: np.ndarray, goal: float) -> float:
+    """Return the number of sets with which the goal is first reached, from accuracies after 8, 12, ... sets."""
+    best = np.maximum.accumulate(accuracy)
+    if best[-1] < goal:
+        return MOST + 1.0
+    i = int(np.argmax(best >= goal))
+    if i == 0:
+        return float(CHECKED[0])
+    share = (goal - best[i - 1]) / (best[i] - best[i - 1])
+    return CHECKED[i - 1] + share * (CHECKED[i] - CHECKED[i - 1])
+
+
+def summary(path: str) -> None:
+    """Print what designs need, and how they differ."""
+    table = pd.read_csv(path).drop_duplicates(["slips", "shape", "d", "seed", "how"])
+    columns = [str(n) for n in CHECKED if n <= MOST]
+    for slips, own in table.groupby("slips"):
+        by_how = {how: part.set_index(["shape", "d", "seed"]) for how, part in own.groupby("how")}
+        for how in by_how.keys() - {"random"}:
+            people = by_how[how].index.intersection(by_how["random"].index)
+            goal = by_how["random"].loc[people, str(OF_RANDOM)].to_numpy()
+            curves = by_how[how].loc[people, columns].to_numpy()
+            need = pd.Series([needed(*one) for one in zip(curves, goal, strict=True)], index=people)
+            print(f"\nslips {slips}, {how}: {len(people)} people; sets to the accuracy of 60 random ones: median "
+                  f"{need.median():.1f}, quartiles {need.quantile(0.25):.1f} to {need.quantile(0.75):.1f}, not reached "
+                  f"by {MOST}: {np.sum(need > MOST)}")  # fmt: skip
+            print("  medians:", ", ".join(f"{shape} {d}: {value:.0f}" for (shape, d), value in
+                                          need.groupby(["shape", "d"]).median().items()))  # fmt: skip
+            for other in by_how.keys() - {how}:
+                both = people.intersection(by_how[other].index)
+                rivals = by_how[other].loc[both, columns].to_numpy()
+                gain = by_how[how].loc[both, columns].to_numpy() - rivals
+                mean = gain.mean(axis=1)
+                half = 1.96 * mean.std(ddof=1) / np.sqrt(len(mean))
+                print(f"  accuracy less that with {other}, after", *(
+                    f"{n}: {value:+.3f}" for n, value in zip(columns, gain.mean(axis=0), strict=True)
+                ), f"; mean {mean.mean():+.4f} ± {half:.4f} ({len(both)} people)")  # fmt: skip
+
+
+def hypervolume(U: np.ndarray, low: np.ndarray, n: int = 20_000) -> float:
+    """Return the volume that utilities (t, d) dominate above ``low``, by random points."""
+    points = low + np.random.default_rng(0).random((n, U.shape[1])) * (np.full(U.shape[1], 25.0) - low)
+    return float(np.mean([np.any(np.all(point <= U, axis=1)) for point in points]))
+
+
+def best(args: argparse.Namespace) -> None:
+    """Print the hypervolume of what was kept."""
+    gains = []
+    for seed in range(args.first, args.first + args.seeds):
+        for d in args.utilities:
+            for shape in args.shapes:
+                person = Person(shape, d, seed, args.slips)
+                low = person.U.min(axis=0)
+                whole = hypervolume(person.U, low)
+                found = []
+                for how in ("best", "random"):
+                    *_, chosen = asked(person, how, 30)
+                    found.append(hypervolume(person.U[np.unique(np.concatenate(chosen))], low) / whole)
+                gains.append(found)
+                print(shape, d, seed, *(f"{value:.4f}" for value in found), flush=True)
+    table = np.array(gains)
+    gain = table[:, 0] - table[:, 1]
+    print(f"best {table[:, 0].mean():.4f}, random {table[:, 1].mean():.4f}, difference {gain.mean():+.4f} ± "
+          f"{1.96 * gain.std(ddof=1) / np.sqrt(len(gain)):.4f} over {len(gain)} people")  # fmt: skip
+
+
+def value(args: argparse.Namespace) -> None:
+    """Print the error of the value, and rank correlations with MCMC."""
+    from choicegp.compute.devices import computing
+    from choicegp.elicitation.information import Drawn, expected, expected_answers
+
+    def information(model: ChoiceGP, sets: np.ndarray) -> np.ndarray:
+        with computing():
+            objects = model.fitted_.objects(person.table)
+            return expected_answers(model.fitted_, objects, sets, 0.02).information
+
+    for seed in range(args.first, args.first + args.seeds):
+        person = Person("smooth", 2, seed, 0.0)
+        shown = draw(np.random.default_rng([seed, 24]), 30)
+        data = ChoiceData.from_sets(person.table, shown, [person.answer(rows, i) for i, rows in enumerate(shown)])
+        models = {
+            "default": ChoiceGP(2, progress=False).fit(data),
+            "intervals none": ChoiceGP(2, intervals="none", progress=False).fit(data),
+            "mcmc": ChoiceGP(2, inference="mcmc", max_iter=args.draws, progress=False, random_state=1).fit(data),
+            "mcmc again": ChoiceGP(2, inference="mcmc", max_iter=args.draws, progress=False, random_state=2).fit(data),
+        }
+        model = models["default"]
+        found = next_set(model, person.table, SIZE, seconds=30.0, random_state=seed)
+        rows = np.array(found.shown)
+        drawn = model.sample_utilities(person.table.iloc[rows], 100_000, random_state=5)
+        with computing():
+            reference = expected(Drawn.of(drawn, model.errors_, 0.02), np.arange(SIZE)[None]).information[0]
+        print(f"seed {seed}: value {found.value:.4f}, of 100,000 draws {reference:.4f}, "
+              f"difference {found.value - reference:+.4f}", flush=True)  # fmt: skip
+        sets = np.array(draw(np.random.default_rng([seed, 25]), 200))
+        values = {name: information(one, sets) for name, one in models.items()}
+        for name in ("default", "intervals none", "mcmc again"):
+            rank = pd.Series(values[name]).corr(pd.Series(values["mcmc"]), method="spearman")
+            top = np.mean(values["mcmc"][np.argsort(-values[name])[:10]]) / np.sort(values["mcmc"])[-10:].mean()
+            means = values[name].mean(), values["mcmc"].mean()
+            print(f"  {name}: Spearman {rank:.3f}, mean value {means[0]:.3f} (mcmc {means[1]:.3f}), its ten best sets "
+                  f"reach {top:.3f} of the value of the ten best", flush=True)  # fmt: skip
+        print("  " + models["mcmc"].fit_result_.message, flush=True)
+
+
+def seconds(args: argparse.Namespace) -> None:
+    """Print the time of the next question."""
+    for n in (10_000, 100_000):
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame(rng.normal(size=(n, 5)), columns=list("abcde"))
+        U = 5.0 * np.tanh(table.to_numpy() @ rng.normal(size=(5, 2)))
+        shown = [rng.choice(n, SIZE, replace=False) for _ in range(60)]
+        data = datasets.noisy_choices(table, U, shown, 0)
+        rows = np.unique(data.flat_shown)
+        data = ChoiceData.from_sets(table.loc[rows], [list(one) for one in shown], data.chosen, by="id")
+        for name in args.models:
+            options = QUICK if name == "quick" else {"progress": False}
+            model = ChoiceGP(2, **options).fit(data)
+            for how in args.designs:
+                taken, worked = [], []
+                for i in range(10):
+                    begun, before = time.perf_counter(), time.process_time()
+                    next_set(model, table, SIZE, how=how, seconds=30.0, random_state=i)
+                    taken.append(time.perf_counter() - begun)
+                    worked.append(time.process_time() - before)
+                print(f"{n} objects, {name}, {how}: smallest {min(taken[1:]):.2f} s, median {np.median(taken[1:]):.2f}"
+                      f" s, of processor time {np.median(worked[1:]):.2f} s; the first took {worked[0]:.1f} s of it",
+                      flush=True)  # fmt: skip
+
+
+def main() -> None:
+    """Run one part."""
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("people", "summary", "best", "value", "seconds"))
+    parser.add_argument("file", nargs="?", help="of people, for the summary")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--slips", type=float, default=0.0, help="part of the answers that is random")
+    parser.add_argument("--designs", nargs="*", default=["random", "information", "predictive"])
+    parser.add_argument("--shapes", nargs="*", default=SHAPES, choices=SHAPES)
+    parser.add_argument("--utilities", nargs="*", type=int, default=(2, 3), help="numbers of utilities")
+    parser.add_argument("--models", nargs="*", default=["quick", "default"], choices=("quick", "default"))
+    parser.add_argument("--draws", type=int, default=1000, help="of each chain of MCMC")
+    parser.add_argument("-o", "--output", default="people.csv")
+    args = parser.parse_args()
+    if args.part == "summary":
+        summary(args.file)
+    else:
+        {"people": people, "best": best, "value": value, "seconds": seconds}[args.part](args)
+
+
+if __name__ == "__main__":
+    main()
