@@ -68,12 +68,16 @@ class Stub:
         pass
 
 
-@pytest.fixture
-def objects() -> pd.DataFrame:
+def laptops_like() -> pd.DataFrame:
     return pd.DataFrame(
         {"price_eur": [500 + 10 * i for i in range(12)], "colour": ["red", "blue"] * 6, "weight_kg": [1.25] * 12},
         index=pd.Index([f"o{i}" for i in range(12)], name="object"),
     )
+
+
+@pytest.fixture
+def objects() -> pd.DataFrame:
+    return laptops_like()
 
 
 class Site:

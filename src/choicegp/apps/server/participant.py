@@ -12,7 +12,7 @@ from choicegp.apps.server.app import Page, page_of
 from choicegp.apps.server.cards import PICTURES
 from choicegp.apps.server.learning import Learned, Proposal, Task
 from choicegp.apps.server.standing import Standing, standing
-from choicegp.apps.server.study_file import Language
+from choicegp.apps.server.study_file import PANEL, Language
 from choicegp.elicitation.events import ObjectId, Participant
 from choicegp.errors import AlreadyAnswered, StoreError
 
@@ -122,7 +122,13 @@ def welcome(
     )  # fmt: skip
 
 
-@router.post("/join/{invite}")
+_JOIN = {"type": "object", "properties": {name: {"type": "string"} for name in ("language", "agree", "form", *PANEL)}}
+
+
+@router.post(
+    "/join/{invite}",
+    openapi_extra={"requestBody": {"content": {"application/x-www-form-urlencoded": {"schema": _JOIN}}}},
+)
 async def join(page: Shared, request: Request, invite: Token) -> Response:
     """Begin: make a participant, and send her to her own page."""
     from starlette.concurrency import run_in_threadpool
