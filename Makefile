@@ -24,7 +24,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage bench lint format types docs lock clean
+.PHONY: help demo page test coverage bench lint format types docs lock clean
 .DELETE_ON_ERROR:
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -34,6 +34,9 @@ help: ## list the targets
 
 demo: $(VENV)/.base ## simulate Alice choosing laptops, learn her utilities and say what was found
 	@$(BIN)/choicegp demo
+
+page: $(VENV)/.page ## serve the demo study with laptops, ready to click
+	@$(BIN)/python -m choicegp.apps.server.demo
 
 test: $(VENV)/.test ## run all tests (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
@@ -90,7 +93,7 @@ $(VENV)/.base: $(VENV)/.made pyproject.toml $(LOCK)
 	@touch $@
 
 # One stamp per extra, each on top of the base.
-$(VENV)/.test $(VENV)/.lint $(VENV)/.docs: $(VENV)/.%: $(VENV)/.base
+$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.page: $(VENV)/.%: $(VENV)/.base
 	@echo "installing what '$*' needs"
 	@$(PIP) install -qq -e '.[$*]' -c $(LOCK)
 	@touch $@

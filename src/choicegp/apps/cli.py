@@ -19,6 +19,7 @@ from choicegp.apps.options import (
     output_option,
     takes_options,
 )
+from choicegp.apps.server.command import serve
 
 N_DEFECTS_LISTED = 20
 
@@ -385,6 +386,7 @@ def honesty(
 
 app.command()(asking.ask)
 app.command()(asking.answers)
+app.command()(serve)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,12 @@ class Refitter:
         """Return the last model, or None before the first."""
         return self._models.get(who)
 
+    def forget(self, who: Hashable) -> None:
+        """Forget someone's models."""
+        with self._lock:
+            self._wanted.pop(who, None)
+            self._models.pop(who, None)
+
     def request(self, who: Hashable, read: Callable[[], Answered | None]) -> None:
         """Ask for a new model; ``read`` returns what to fit, or None where that is too little."""
         with self._lock:

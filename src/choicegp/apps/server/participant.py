@@ -1,0 +1,321 @@
+"""The participant's pages: welcome, questions, and what was learned.  Nothing changes by GET."""
+
+import random
+import secrets
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
+from fastapi import Path as InPath
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from choicegp.apps.server.app import Page, page_of
+from choicegp.apps.server.cards import PICTURES
+from choicegp.apps.server.learning import Learned, Proposal, Task
+from choicegp.apps.server.standing import Standing, standing
+from choicegp.apps.server.study_file import PANEL, Language
+from choicegp.elicitation.events import ObjectId, Participant
+from choicegp.errors import AlreadyAnswered, StoreError
+
+router = APIRouter(default_response_class=HTMLResponse)
+
+COOKIE = "choicegp_participant"
+_MONTH = 30 * 24 * 3600
+_LONGEST_PANEL = 200
+_DRAWS = 200
+
+Shared = Annotated[Page, Depends(page_of)]
+Token = Annotated[str, InPath(min_length=20, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
+Key = Annotated[str, Form(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
+Note = Literal["nothing_ticked", "answered_before", "undone", "nothing_to_undo"]
+
+
+class Visit:
+    """One request of a participant: who she is and where she stands."""
+
+    def __init__(self, page: Page, token: str) -> None:
+        self.page, self.token = page, token
+        found = page.store.by_token(token)
+        if found is None:
+            raise HTTPException(404)
+        self.person: Participant = found
+        self.language: Language = page.study.language(found.panel.get("language"))
+        self.look()
+
+    def look(self) -> None:
+        """Read where she stands from the log."""
+        self.standing: Standing = standing(self.page.store.events(self.person.id))
+
+    def task(self) -> Task:
+        """Return her answers as a task for the model."""
+        code = self.language.code
+        labels = tuple((one.column, self.page.cards.label(one.column, code)) for one in self.page.cards.features)
+        now = self.standing
+        return Task(self.person.id, now.shown, now.chosen, now.asked, labels, self.language.say("picture_axis"))
+
+    def proceed(self) -> bool:
+        """Ask the next question, unless one is open or there were enough; return whether there is more to ask."""
+        page, now = self.page, self.standing
+        if now.question is not None or self.person.state != "active" or page.store.state != "open":
+            return now.question is not None
+        proposal = None
+        if now.n_done < page.study.sets:
+            proposal = page.thinker.next_set(self.person.id, now.asked) or drawn(page, now)
+        if proposal is None:
+            self.finish()
+            return False
+        why: dict[str, Any] = proposal._asdict()
+        page.store.ask(self.person, why.pop("shown"), **why)
+        return True
+
+    def finish(self) -> None:
+        """Note that she has finished, and have her answers explained."""
+        self.page.store.finish(self.person)
+        if self.standing.shown:
+            self.page.thinker.explained(self.task())
+
+    def back(self, note: Note | None = None) -> Response:
+        """Send the browser to her page."""
+        return RedirectResponse(f"/p/{self.token}" + ("" if note is None else f"?note={note}"), 303)
+
+
+def visit(page: Shared, token: Token) -> Visit:
+    """Find out who comes by a link."""
+    return Visit(page, token)
+
+
+Visited = Annotated[Visit, Depends(visit)]
+
+
+def drawn(page: Page, now: Standing) -> Proposal | None:
+    """Draw a set at random, at once: what is shown where no better one is ready."""
+    ids, size = page.cards.ids, min(page.study.set_size, len(page.cards.ids))
+    for _ in range(_DRAWS):
+        shown = tuple(random.sample(ids, size))
+        if frozenset(shown) not in now.asked:
+            return Proposal(shown, "random", reason="no better set was ready in time")
+    return None
+
+
+@router.get("/")
+def root(page: Shared, request: Request) -> Response:
+    """Say that a link is needed."""
+    return page.message("lost", page.language_of(request))
+
+
+@router.get("/join/{invite}")
+def welcome(
+    page: Shared, request: Request, invite: Token, note: Literal["consent_needed"] | None = None, new: bool = False
+) -> Response:
+    """Show what the study is about."""
+    _check_invite(page, invite)
+    language = page.language_of(request)
+    if page.store.state != "open":
+        return page.message(page.store.state, language)
+    known = page.store.by_token(request.cookies.get(COOKIE, "")) if not new else None
+    panel = {
+        name: request.query_params[name][:_LONGEST_PANEL] for name in page.study.panel if name in request.query_params
+    }
+    return page.html(
+        "welcome.html", language, panel=panel, note=note, action=f"/join/{invite}", form=secrets.token_urlsafe(16),
+        known=request.cookies.get(COOKIE) if known is not None else None, here=str(request.url.path),
+        query=dict(request.query_params),
+    )  # fmt: skip
+
+
+_JOIN = {"type": "object", "properties": {name: {"type": "string"} for name in ("language", "agree", "form", *PANEL)}}
+
+
+@router.post(
+    "/join/{invite}",
+    openapi_extra={"requestBody": {"content": {"application/x-www-form-urlencoded": {"schema": _JOIN}}}},
+)
+async def join(page: Shared, request: Request, invite: Token) -> Response:
+    """Begin: make a participant, and send her to her own page."""
+    from starlette.concurrency import run_in_threadpool
+
+    _check_invite(page, invite)
+    form = await request.form(max_files=0, max_fields=40)
+    given = {name: value for name, value in form.items() if isinstance(value, str)}
+    return await run_in_threadpool(_joined, page, invite, given)
+
+
+def _joined(page: Page, invite: str, given: dict[str, str]) -> Response:
+    language = page.study.language(given.get("language"))
+    if page.store.state != "open":
+        return page.message(page.store.state, language)
+    if language.consent and given.get("agree") != "yes":
+        return RedirectResponse(f"/join/{invite}?note=consent_needed&lang={language.code}", 303)
+    if len(page.store.participants()) >= page.study.participants:
+        return page.message("full", language)
+    panel = {name: given[name][:_LONGEST_PANEL] for name in page.study.panel if given.get(name)}
+    panel["language"] = language.code
+    token = page.once(given.get("form", "")[:100] or secrets.token_urlsafe(16), lambda: page.store.join(panel=panel)[1])
+    visitor = Visit(page, token)
+    visitor.proceed()
+    reply = visitor.back()
+    reply.set_cookie(COOKIE, token, max_age=_MONTH, secure=page.secure, httponly=True, samesite="lax")
+    return reply
+
+
+def _check_invite(page: Page, invite: str) -> None:
+    if not secrets.compare_digest(invite.encode(), str(page.store.settings.get("invite", "")).encode()):
+        raise HTTPException(404)
+
+
+@router.get("/p/{token}")
+def show(visitor: Visited, note: Annotated[Note | None, Query()] = None) -> Response:
+    """Show the open question, or what comes before or after."""
+    page, now, language = visitor.page, visitor.standing, visitor.language
+    state, here = page.store.state, f"/p/{visitor.token}"
+    if visitor.person.state == "finished":
+        return _end(visitor, here)
+    if state != "open":
+        return page.message(state, language)
+    if now.question is None:
+        if not now.begun:
+            return page.html(
+                "welcome.html",
+                language,
+                panel={},
+                note=None,
+                action=f"{here}/next",
+                form="",
+                known=None,
+                here=here,
+                query={},
+            )
+        return page.html("continue.html", language, here=here, standing=now)
+    cards = page.cards.of(now.question.shown, language.code)
+    ticked = [place for place, label in enumerate(now.question.shown) if label in now.ticked]
+    return page.html(
+        "question.html", language, here=here, standing=now, cards=cards, ticked=ticked, note=note,
+        number=min(now.n_done + 1, page.study.sets),
+    )  # fmt: skip
+
+
+def _end(visitor: Visit, here: str) -> Response:
+    page, language = visitor.page, visitor.language
+    found = page.thinker.explained(visitor.task()) if visitor.standing.shown else "nothing"
+    shortlist, criteria, matter = [], [], ""
+    if isinstance(found, Learned):
+        shortlist = page.cards.of([label for label, _ in found.shortlist], language.code)
+        criteria = in_words(page, found, language)
+        matter = ", ".join(page.cards.label(one, language.code) for one in found.matter)
+    matter = (
+        ", ".join(page.cards.label(one, language.code) for one in found.matter) if isinstance(found, Learned) else ""
+    )
+    return page.html(
+        "end.html", language, here=here, standing=visitor.standing, found=found, shortlist=shortlist,
+        criteria=criteria, matter=matter, n_objects=len(page.cards.ids), learned=isinstance(found, Learned),
+    )  # fmt: skip
+
+
+def in_words(page: Page, found: Learned, language: Language) -> list[list[str]]:
+    """Say what drives each criterion; criteria about which nothing is clear are left out."""
+    said = []
+    for drivers in found.drivers:
+        lines = []
+        for one in drivers:
+            label = page.cards.label(one.column, language.code)
+            best = page.cards.value(one.column, one.best, language.code)
+            lines.append(language.say(one.direction, feature=label, best=best))
+        if lines:
+            said.append(lines)
+    return said
+
+
+@router.post("/p/{token}/next")
+def proceed(visitor: Visited, agree: Annotated[str, Form(max_length=10)] = "") -> Response:
+    """Ask the next question."""
+    if visitor.language.consent and not visitor.standing.begun and agree != "yes":
+        return visitor.back()
+    visitor.proceed()
+    return visitor.back()
+
+
+@router.post("/p/{token}/answer")
+def answer(
+    visitor: Visited,
+    key: Key,
+    action: Annotated[Literal["keep", "none", "skip"], Form()] = "keep",
+    chosen: Annotated[list[Annotated[int, Form(ge=0, le=5)]] | None, Form()] = None,
+) -> Response:
+    """Record an answer and ask the next question; the same answer sent twice counts once."""
+    page = visitor.page
+    if key not in visitor.standing.keys or (action == "none" and not page.study.threshold):
+        raise HTTPException(422)
+    if action == "keep" and not chosen:
+        return visitor.back("nothing_ticked")
+    try:
+        if action == "skip":
+            page.store.skip(key)
+        else:
+            page.store.answer(key, _labels(visitor, key, chosen or []) if action == "keep" else [])
+    except AlreadyAnswered:
+        return visitor.back("answered_before")
+    except StoreError:
+        if page.store.state == "closed":
+            return visitor.back()
+        raise
+    visitor.look()
+    if visitor.proceed():
+        page.thinker.learn(visitor.task())
+    return visitor.back()
+
+
+def _labels(visitor: Visit, key: str, places: list[int]) -> list[ObjectId]:
+    """Return the objects at these places of the set that was shown."""
+    shown = next(
+        event.shown or ()
+        for event in visitor.page.store.events(visitor.person)
+        if event.question == key and event.shown
+    )
+    if max(places) >= len(shown):
+        raise HTTPException(422)
+    return [shown[place] for place in dict.fromkeys(places)]
+
+
+@router.post("/p/{token}/undo")
+def undo(visitor: Visited, key: Key) -> Response:
+    """Take the last answer back and show its question again."""
+    if key not in visitor.standing.keys:
+        raise HTTPException(422)
+    try:
+        visitor.page.store.undo(visitor.person, key)
+    except StoreError:
+        return visitor.back("nothing_to_undo")
+    return visitor.back("undone")
+
+
+@router.post("/p/{token}/stop")
+def stop(visitor: Visited) -> Response:
+    """Finish before all questions were asked."""
+    visitor.finish()
+    return visitor.back()
+
+
+@router.get("/p/{token}/status")
+def status(visitor: Visited) -> JSONResponse:
+    """Say whether it is known what the answers show."""
+    ready = not visitor.standing.shown or visitor.page.thinker.explained(visitor.task()) is not None
+    return JSONResponse({"ready": ready})
+
+
+@router.get("/p/{token}/matters.svg")
+def matters(visitor: Visited) -> Response:
+    """Return the picture of what mattered."""
+    found = visitor.page.thinker.explained(visitor.task()) if visitor.standing.shown else None
+    if not isinstance(found, Learned):
+        raise HTTPException(404)
+    return Response(found.pictures["matters"], media_type="image/svg+xml")
+
+
+@router.get("/images/{number}")
+def image(page: Shared, number: Annotated[int, InPath(ge=0, le=10**9)]) -> Response:
+    """Return the picture of an object."""
+    path = page.cards.pictures.get(number)
+    if path is None:
+        raise HTTPException(404)
+    return FileResponse(
+        path, media_type=PICTURES[path.suffix.lower()], headers={"Cache-Control": "private, max-age=3600"}
+    )

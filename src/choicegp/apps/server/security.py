@@ -1,0 +1,221 @@
+"""What every request passes: its origin, its size and its rate are checked, and every reply gets strict headers."""
+
+import logging
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOG = logging.getLogger("choicegp.server")
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not "no-referrer": browsers would then send "Origin: null" with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_METHODS = ("GET", "HEAD", "POST")
+
+
+class Limits(NamedTuple):
+    """How much one client may ask for.
+
+    Attributes
+    ----------
+    body : int
+        Bytes of a request.
+    rate, burst : float
+        Requests in a second, and at once, for one link.
+    joins, joins_burst : float
+        New participants in a second, and at once, from one address.
+    misses, misses_burst : float
+        Wrong links in a second, and at once, from one address: nobody tries them all.
+    """
+
+    body: int = 64 * 1024
+    rate: float = 10.0
+    burst: float = 60.0
+    joins: float = 2.0
+    joins_burst: float = 200.0
+    misses: float = 1.0
+    misses_burst: float = 100.0
+
+
+class Buckets:
+    """Token buckets by key; the ones that were not used for longest are forgotten first.
+
+    Examples
+    --------
+    >>> buckets = Buckets(rate=1.0, burst=2.0, clock=lambda: 0.0)
+    >>> [buckets.take("a") for _ in range(3)]
+    [True, True, False]
+    """
+
+    def __init__(self, rate: float, burst: float, most: int = 10_000, clock: Callable[[], float] = time.monotonic):
+        self._rate, self._burst, self._most, self._clock = rate, burst, most, clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, key: str, amount: float = 1.0) -> bool:
+        """Take from the bucket of a key, or say that it is empty; an amount of 0 only looks."""
+        with self._lock:
+            now = self._clock()
+            left, at = self._left.pop(key, (self._burst, now))
+            left = min(left + (now - at) * self._rate, self._burst)
+            allowed = left >= 1.0
+            self._left[key] = (left - amount if allowed else left, now)
+            while len(self._left) > self._most:
+                self._left.popitem(last=False)
+            return allowed
+
+
+class TooLong(Exception):
+    """A body that is longer than the limit."""
+
+
+class Guard:
+    """Middleware that refuses what is not ours, and keeps the inside of errors inside.
+
+    Parameters
+    ----------
+    app : ASGI application
+    hosts : frozenset of str
+        Names by which the page may be called, without a port: others are a sign of DNS rebinding.
+    limits : Limits
+    page : callable
+        Makes the body of an error page from the scope and the kind ("bad", "busy", "error").
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], limits: Limits, page: Callable[[Scope, str], bytes]):
+        self._app, self._hosts, self._limits, self._page = app, hosts, limits, page
+        self._links = Buckets(limits.rate, limits.burst)
+        self._joins = Buckets(limits.joins, limits.joins_burst)
+        self._misses = Buckets(limits.misses, limits.misses_burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), 0
+
+        async def send_checked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            refused = self._refused(scope)
+            if refused is not None:
+                await self._reply(scope, send_checked, *refused)
+            else:
+                await self._app(scope, self._limited(receive), send_checked)
+        except TooLong:
+            if not status:
+                await self._reply(scope, send_checked, "bad", 413)
+        except Exception as error:
+            # The message could hold an answer: the log has the kind and the place alone.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            LOG.error(
+                "%s at %s:%s while handling %s", type(error).__name__, place.filename, place.lineno, _route(scope)
+            )
+            if not status:
+                await self._reply(scope, send_checked, "error", 500)
+        if status == 404:
+            self._misses.take(_address(scope))
+        LOG.info("%s %s %s %.0f ms", scope["method"], _route(scope), status, 1e3 * (time.perf_counter() - begun))
+
+    def _refused(self, scope: Scope) -> tuple[str, int] | None:
+        """Return the error page of a request that is refused unseen."""
+        headers, method = Headers(scope=scope), scope["method"]
+        host = headers.get("host", "")
+        if method not in _METHODS:
+            return "bad", 405
+        if _name_of(host) not in self._hosts:
+            return "bad", 400
+        if method == "POST" and not same_origin(headers, host):
+            return "bad", 403
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self._limits.body:
+            return "bad", 413
+        parts = scope["path"].split("/")
+        if method == "POST" and parts[1] == "join" and not self._joins.take(_address(scope)):
+            return "busy", 429
+        if parts[1] in ("p", "owner", "join") and not self._links.take("/".join(parts[:3]) + _address(scope)):
+            return "busy", 429
+        return None if self._misses.take(_address(scope), 0.0) else ("busy", 429)
+
+    def _limited(self, receive: Receive) -> Receive:
+        """Count the bytes of a body whose length was not announced, or was announced wrongly."""
+        taken = 0
+
+        async def receive_limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > self._limits.body:
+                raise TooLong
+            return message
+
+        return receive_limited
+
+    async def _reply(self, scope: Scope, send: Send, kind: str, status: int) -> None:
+        body = self._page(scope, kind)
+        headers = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+        if status == 429:
+            headers.append((b"retry-after", b"5"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+def same_origin(headers: Headers, host: str) -> bool:
+    """Whether a request was sent by a page of ours: browsers say where it comes from.
+
+    Examples
+    --------
+    >>> same_origin(Headers({"origin": "http://127.0.0.1:8000"}), "127.0.0.1:8000")
+    True
+    >>> same_origin(Headers({"origin": "http://elsewhere.example"}), "127.0.0.1:8000")
+    False
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None and site != "same-origin":
+        return False
+    if origin is None:
+        return site is not None
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:
+        return False
+
+
+def _name_of(host: str) -> str:
+    """Return a host without its port."""
+    return host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+
+
+def _address(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else ""
+
+
+def _route(scope: Scope) -> Any:
+    """Return the pattern of the path: the path itself holds a secret."""
+    return getattr(scope.get("route"), "path", "another path")

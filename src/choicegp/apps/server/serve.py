@@ -1,0 +1,146 @@
+"""The command that starts the page: it opens the study, prints the links and serves until it is stopped."""
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from choicegp.apps.terminal import say
+from choicegp.elicitation.store import Store
+from choicegp.errors import ChoiceGPError, StoreError
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_MOST_AT_ONCE = 500  # requests; more are turned away rather than kept waiting
+
+
+class Request(NamedTuple):
+    """What the command was given; see its help."""
+
+    objects: str
+    object_id: str | None = None
+    images: str | None = None
+    db: str = "study.sqlite"
+    study: str | None = None
+    sets: int | None = None
+    set_size: int | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    url: str | None = None
+    new_owner_link: bool = False
+    log: bool = False
+
+
+def serve(request: Request) -> None:
+    """Serve a study until the process is stopped."""
+    try:
+        import fastapi  # noqa: F401
+        import jinja2  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise ImportError("the page needs FastAPI and uvicorn; run pip install 'choicegp[page]'") from error
+    from choicegp.apps.asking import read_objects
+    from choicegp.apps.server.app import create_app
+    from choicegp.apps.server.cards import Cards, learned_from
+    from choicegp.apps.server.learning import Setup
+    from choicegp.apps.server.study_file import read_study
+    from choicegp.apps.server.worker import Worker
+
+    _check_address(request)
+    study = read_study(request.study, sets=request.sets, set_size=request.set_size)
+    objects = read_objects(request.objects, request.object_id, None)
+    if len(objects) < study.set_size:
+        raise ChoiceGPError(f"{request.objects} has {len(objects)} objects, fewer than the {study.set_size} of a set")
+    cards = Cards(objects, study, request.images)
+    store = open_study(request.db, objects)
+    logging.basicConfig(level=logging.INFO if request.log else logging.WARNING, format="%(asctime)s %(message)s")
+    with store, _listening(request) as listener:
+        worker = Worker(
+            Setup(learned_from(store.objects, study), study.set_size, study.design, study.utilities, study.threshold)
+        )
+        try:
+            app = create_app(study, store, cards, worker, url=request.url)
+            _say_links(request, store)
+            # Paths hold the secrets of participants: uvicorn's own log of requests stays off.
+            config = uvicorn.Config(
+                app, access_log=False, log_level="warning", server_header=False, limit_concurrency=_MOST_AT_ONCE,
+                timeout_graceful_shutdown=5, h11_max_incomplete_event_size=32 * 1024,
+            )  # fmt: skip
+            with contextlib.suppress(KeyboardInterrupt):
+                uvicorn.Server(config).run(sockets=[listener])
+        finally:
+            worker.close()
+    say("Stopped. All answers are saved; the same command continues the study.")
+
+
+def open_study(place: str | os.PathLike[str], objects: object) -> Store:
+    """Open the study of a database, or create it with a new invitation."""
+    from choicegp.elicitation.catalogue import as_plain, checked_objects, differences
+
+    try:
+        store = Store.open(place)
+    except StoreError as first:
+        try:
+            return Store.open(place, objects, {"invite": secrets.token_urlsafe(24)})  # type: ignore[arg-type]  # checked there
+        except StoreError as second:
+            if str(second) == str(first):
+                raise
+            # Another process was quicker.
+            store = Store.open(place)
+    if found := differences(as_plain(store.objects), as_plain(checked_objects(objects))):
+        store.close()
+        raise StoreError(f"{place} holds a study of other objects: {'; '.join(found)}")
+    if "invite" not in store.settings:
+        store.close()
+        raise StoreError(f"{place} holds a study that was not made for the page; name another file with --db")
+    return store
+
+
+def _check_address(request: Request) -> None:
+    if request.url is not None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+            raise ChoiceGPError("--url must be an address without a path, such as https://study.example.org")
+    elif request.host not in _LOOPBACK:
+        raise ChoiceGPError(
+            f"--host {request.host} lets other machines reach the page: also say by which address, with --url"
+        )
+
+
+def _listening(request: Request) -> socket.socket:
+    """Open the port before anything is printed, so that the links are right."""
+    family = socket.AF_INET6 if ":" in request.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((request.host, request.port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        advice = "choose another one with --port"
+        raise ChoiceGPError(
+            f"cannot listen on {request.host}, port {request.port}: {error.strerror}; {advice}"
+        ) from error
+    return listener
+
+
+def _say_links(request: Request, store: Store) -> None:
+    token = store.new_owner_token() if request.new_owner_link else store.owner_token
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    base = (request.url or f"http://{host}:{request.port}").rstrip("/")
+    say(f"Participants: {base}/join/{store.settings['invite']}")
+    if token is not None:
+        say(f"Owner:        {base}/owner/enter/{token}")
+        say("Keep the owner's link to yourself. Only its fingerprint is stored, so it is printed this one time.")
+    else:
+        say("Owner:        the link that was printed when the study began. --new-owner-link makes another.")
+    say(f"Answers are kept in {store.where}.")
+    if request.url is None:
+        say(
+            "Only this machine can reach the page. For others, put it behind a web server with TLS, for example with\n"
+            f"  caddy reverse-proxy --from study.example.org --to {host}:{request.port}\n"
+            "and add --url https://study.example.org to this command."
+        )
+    say("Stop with Ctrl-C.")
