@@ -40,18 +40,29 @@ class Card(NamedTuple):
 
 def learned_from(objects: "pd.DataFrame", study: Study) -> "pd.DataFrame":
     """Return the features that a model sees: those on the cards, with numbers where a cell holds one and a unit."""
-    from choicegp.reading.numbers import read_numbers
-
     shown = [one.column for one in shown_features(objects, study)]
     table = objects[shown].copy()
     for name in shown:
-        try:
-            numbers = read_numbers(table[name], None)
-        except ChoiceGPError:
-            continue
-        if numbers.dtype.kind in "iuf":
-            table[name] = numbers
+        found = {sign: numbers for sign in ".," if (numbers := _numbers(table[name], sign)) is not None}
+        if study.decimal is None and len(found) == 2 and not found["."].equals(found[","]):
+            example = next(value for value, a, b in zip(table[name], found["."], found[","], strict=True) if a != b)
+            raise ChoiceGPError(
+                f"{name!r} holds {example!r}, of which the sign may separate decimals or thousands: "
+                'add decimal = "." or decimal = "," to the study file'
+            )
+        if found:
+            table[name] = found.get(study.decimal or "", next(iter(found.values())))
     return table
+
+
+def _numbers(column: "pd.Series", sign: str) -> "pd.Series | None":
+    from choicegp.reading.numbers import read_numbers
+
+    try:
+        numbers = read_numbers(column, sign)
+    except ChoiceGPError:
+        return None
+    return numbers if numbers.dtype.kind in "iuf" else None
 
 
 def shown_features(objects: "pd.DataFrame", study: Study) -> tuple[Feature, ...]:

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from string import Formatter
 from typing import Any, NamedTuple
 
 from choicegp.checks import listed
@@ -88,6 +89,8 @@ class Study(NamedTuple):
         Parameters of the link that are kept with a participant.
     completion_url : str or None
         Where participants go when they have finished.
+    decimal : {".", ","} or None
+        The decimal sign of numbers with units in the table; None where it is clear.
     """
 
     languages: tuple[Language, ...]
@@ -102,6 +105,7 @@ class Study(NamedTuple):
     participants: int = 1000
     panel: tuple[str, ...] = PANEL
     completion_url: str | None = None
+    decimal: str | None = None
 
     def language(self, code: object = None) -> Language:
         """Return the language with this code, or the default."""
@@ -191,6 +195,7 @@ def _study(table: dict[str, Any], folder: Path) -> Study:
         _number("participants", table, 1, 1_000_000),
         tuple(table.get("panel", PANEL)),
         _optional_text("completion_url", table),
+        _optional_text("decimal", table),
     )
     _check(study)
     return study
@@ -199,6 +204,8 @@ def _study(table: dict[str, Any], folder: Path) -> Study:
 def _check(study: Study) -> None:
     if study.design not in DESIGNS:
         raise ChoiceGPError(f"there is no design {study.design!r}; use one of {listed(DESIGNS)}")
+    if study.decimal not in (None, ".", ","):
+        raise ChoiceGPError(f'decimal must be "." or ","; got {study.decimal!r}')
     if not isinstance(study.threshold, bool):
         raise ChoiceGPError("threshold must be true or false")
     if not all(isinstance(name, str) and _PARAMETER.fullmatch(name) for name in study.panel):
@@ -273,12 +280,15 @@ def _language(name: str, table: dict[str, Any], folder: Path) -> Language:
 
 def _check_gaps(name: str, key: str, text: Any, model: str) -> None:
     """Refuse a text with gaps that nobody fills."""
-    gaps = re.findall(r"{(.*?)}", model)
+    allowed = {gap for _, gap, _, _ in Formatter().parse(model) if gap is not None}
     try:
-        str(text).format_map(dict.fromkeys(gaps, ""))
-    except (KeyError, ValueError, IndexError, AttributeError):
-        allowed = listed([f"{{{gap}}}" for gap in gaps]) or "none"
-        raise ChoiceGPError(f"the text {key!r} in {name!r} has a gap that is not filled; allowed: {allowed}") from None
+        found = [(gap, how, turned) for _, gap, how, turned in Formatter().parse(str(text)) if gap is not None]
+    except ValueError as error:
+        raise ChoiceGPError(f"the text {key!r} in {name!r} cannot be filled: {error}") from None
+    # Neither attributes nor formats: a text is a text.
+    if any(gap not in allowed or how or turned for gap, how, turned in found):
+        names = listed(sorted(f"{{{gap}}}" for gap in allowed)) or "none"
+        raise ChoiceGPError(f"the text {key!r} in {name!r} has a gap that is not filled; allowed: {names}")
 
 
 def _consent(value: Any, code: str, folder: Path) -> tuple[str, ...]:
