@@ -130,13 +130,27 @@ def test_nobody_is_named(halves, model):
 
 def test_questions_for_one_person_are_refused(model, halves):
     with pytest.raises(ChoiceGPError, match="knows one person"):
-        model.loo()
-    with pytest.raises(ChoiceGPError, match="knows one person"):
         model.diagnose()
     pooled = ChoiceGP(2, intervals="none", **QUICK).fit(halves[0])
     assert any("6 respondents were pooled" in note for note in pooled.fit_result_.notes)
     with pytest.raises(ChoiceGPError, match="models of many people"):
         pooled.adapt(halves[0])
+    with pytest.raises(ChoiceGPError, match="knows one person"):
+        pooled.loo(by="respondent")
+
+
+def test_sets_and_people_are_left_out(model, halves):
+    by_set, by_person = model.loo(), model.loo(by="respondent")
+    inside = np.sum(model.log_prob(halves[0]))
+    # The more is left out the less is known.
+    assert by_person.elpd < by_set.elpd < inside
+    assert by_set.n_effective == pytest.approx(inside - by_set.elpd)
+    assert by_set.method == "refit"
+    # A person without her answers is a new one, but for what she said about the population.
+    new = model.log_prob(replace(halves[0], respondents=None))
+    assert np.corrcoef(new, by_person.pointwise)[0, 1] > 0.7
+    with pytest.raises(ChoiceGPError, match="by must be"):
+        model.loo(by="person")
 
 
 @pytest.mark.parametrize(
@@ -174,3 +188,18 @@ def test_cross_validation_says_how_people_are_related(halves, monkeypatch, gains
     assert fitted[0][1] | fitted[3][1] == set(train.set_ids.tolist())
     assert not fitted[0][1] & fitted[3][1]
     assert len(fitted) == 6
+
+
+def test_shares_are_the_mean_of_what_people_are_predicted_to_keep(model, study):
+    asked = ChoiceData.from_sets(study.data.X, [[0, 3, 7]] * 6, respondents=range(6))
+    expected = np.mean(model.predict_proba(asked), axis=0)
+    np.testing.assert_allclose(model.shares({"one": [0, 3, 7]}, n_draws=600)["keep"], expected, atol=0.03)
+    new = model.shares({"one": [0, 3, 7]}, n_draws=40, people="new")
+    np.testing.assert_allclose(new["keep"], model.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
+
+
+def test_people_are_segmented(model):
+    found = model.segments(2, n_draws=10)
+    assert found.people["respondent"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.table["people"].sum() == 6
+    assert -0.5 <= found.stability <= 1.0

@@ -1,4 +1,4 @@
-"""Simulated studies: many people who choose from sets, alike or each in her own way."""
+"""Simulated studies: many people who choose from sets, all in one way or each in her own."""
 
 from typing import NamedTuple
 
@@ -39,14 +39,15 @@ def many_people(
     set_size: int = 4,
     size: float = 5.0,
 ) -> PeopleData:
-    """Simulate people whose utilities vary around those of their population.
+    """Simulate people whose utilities vary around what their population has in common.
 
     Parameters
     ----------
     n_people, n_sets : int
         Number of people, and of sets that each of them sees.
     between : float
-        Share of the utilities' variance that is between people: 0 where all are alike, 1 where nobody is like another.
+        Share of the utilities' variance that is between people: 0 where all are the same, 1 where they have nothing in
+        common.
     random_state : int or None
         Seed. None: a new one.
     n_objects, n_features, n_utilities, set_size : int

@@ -193,20 +193,21 @@ class UtilityGP(Estimator):
         return table
 
     def loo(
-        self, method: str = "cavity", *, max_refits: int | None = None, random_state: int | None = 0
+        self, method: str = "cavity", *, by: str = "set", max_refits: int | None = None, random_state: int | None = 0
     ) -> "LooResult":
         """Return how well each training set is predicted from all others, with the hyperparameters held fixed.
 
         "cavity" takes the set's own site out of the posterior and, where that is not enough, fits without the set
         (at most ``max_refits`` times, by default 60); "psis" is the paper's Pareto-smoothed importance sampling.
-        A warning names the number of sets on which the result cannot be trusted.
+        A warning names the number of sets on which the result cannot be trusted.  Of a model of many people, the rest
+        of a person's answers is learned again; ``by="respondent"`` leaves out all of them, as if she were new.
         """
         from choicegp.selection.loo import leave_one_out
 
         self._check_fitted()
         with computing(self.device):
             result = leave_one_out(
-                self.fitted_, method, max_refits=max_refits, random_state=random_state, n_jobs=self.n_jobs
+                self.fitted_, method, by=by, max_refits=max_refits, random_state=random_state, n_jobs=self.n_jobs
             )
         if result.warning:
             warnings.warn(result.warning, UserWarning, stacklevel=2)

@@ -19,6 +19,7 @@ from choicegp.inference.respondents.posterior import CrowdSites, StudyPosterior
 from choicegp.inference.respondents.steps import Population
 from choicegp.inference.respondents.study import Answers, Known, Study, spread_points, studied
 from choicegp.inference.sites import Sites
+from choicegp.model.error_models import ErrorModel
 from choicegp.model.prior import THRESHOLD, Objects, UtilityPrior
 
 MOST_POINTS = 160  # at which the population's utilities are represented
@@ -43,7 +44,7 @@ def fit_study(data: ChoiceData, options: FitOptions, first_prior: Any, clock: Cl
     found: dict[bool, tuple[InferredStudy, Study]] = {}
     with progress_report(options.progress, options.method.n_steps) as report:
         for effects in tried:
-            objects, answers = _gathered(data, X, numbers, people, options, effects=bool(effects))
+            objects, answers = _gathered(data, X, numbers, people, options.errors, effects=bool(effects))
             if effects and len(tried) > 1 and len(objects.X) > MOST_POINTS:
                 break  # the points could not hold an effect for each object
             prior = first_prior(options.as_in(bool(effects)), X.shape[1])
@@ -84,14 +85,14 @@ def numbered_respondents(data: ChoiceData) -> tuple[np.ndarray, tuple]:
 
 
 def _gathered(
-    data: ChoiceData, X: np.ndarray, codes: np.ndarray, people: np.ndarray, options: FitOptions, *, effects: bool
+    data: ChoiceData, X: np.ndarray, codes: np.ndarray, people: np.ndarray, errors: ErrorModel, *, effects: bool
 ) -> tuple[Objects, Answers]:
     kept, local = distinct_objects(data, X, codes, effects=effects)
     own, own_codes = X[kept], codes[kept]
-    if options.errors.has_threshold:
+    if errors.has_threshold:
         own, own_codes = np.concatenate([own, own[:1]]), np.append(own_codes, THRESHOLD)
     objects = Objects(np.ascontiguousarray(own), own_codes)
-    return objects, Answers(data, local, people, len(kept), options.errors)
+    return objects, Answers(data, local, people, len(kept), errors)
 
 
 def _inferred(
@@ -144,23 +145,49 @@ def adapted(fitted: Fitted, data: ChoiceData, options: FitOptions, clock: Clock)
     numbers = np.array([codes.setdefault(i, len(codes)) for i in theirs.object_ids])
     people, ids = numbered_respondents(theirs)
     X = (theirs.X - fitted.centre) / fitted.scale
-    objects, answers = _gathered(theirs, X, numbers, people, options, effects=fitted.has_effects)
-    known = _known_without(before, ids)
+    objects, answers = _gathered(theirs, X, numbers, people, options.errors, effects=fitted.has_effects)
+    known = known_without(before, ids)
     p, d = before.prior.n_parts, before.prior.n_utilities
     study = studied(objects, before.points, answers, len(ids), p, d)._replace(known=known)
-    learning = Learning(None, learn_lapse=False, learn_prior=False)
-    lapse = 0.0 if before.lapse is None else float(before.lapse)
-    task = Task(
-        before.prior.population, None, learning, Watch(clock), 1, _ADAPTING_STEPS, options.tol, lapse,  # type: ignore[arg-type]
-        options.random_state,
-    )  # fmt: skip
-    with linear_algebra_for(p * len(before.points.X)):
-        found = _infer(StudyInference(task, study, (before.prior, _population(known)), alone=before.prior.alone))
+    found = _learned(before, study, options.tol, options.random_state, clock)
     posterior = _joined(before, _posterior(found, study, ids))
     return fitted._replace(posterior=posterior.population(), codes=codes, data=whole, study=posterior)
 
 
-def _known_without(study: StudyPosterior, ids: tuple) -> Known:
+def _learned(before: StudyPosterior, study: Study, tol: float, seed: int, clock: Clock) -> InferredStudy:
+    """Learn what people say, given what is known about the population; the hyperparameters stay."""
+    assert study.known is not None
+    learning = Learning(None, learn_lapse=False, learn_prior=False)
+    lapse = 0.0 if before.lapse is None else float(before.lapse)
+    task = Task(
+        before.prior.population, None, learning, Watch(clock), 1, _ADAPTING_STEPS, tol, lapse, seed,  # type: ignore[arg-type]
+    )  # fmt: skip
+    with linear_algebra_for(len(before.mean)):
+        start = before.prior, population_of(study.known)
+        return _infer(StudyInference(task, study, start, alone=before.prior.alone))
+
+
+def learned_by(fitted: Fitted, data: ChoiceData, known: Known, left_out: int) -> StudyPosterior:
+    """Return what is known about one person by all of her sets but one, and by what others say."""
+    before = fitted.study
+    assert before is not None
+    numbers = np.array([fitted.codes[i] for i in data.object_ids])
+    people, ids = numbered_respondents(data)
+    X = (data.X - fitted.centre) / fitted.scale
+    objects, answers = _gathered(data, X, numbers, people, fitted.errors, effects=fitted.has_effects)
+    study = studied(objects, before.points, answers, 1, before.prior.n_parts, before.prior.n_utilities)
+    # Weighted with zero, not taken away: the shapes, and so the programs, stay.
+    crowds = tuple(
+        crowd._replace(sets=tuple(
+            batch._replace(weight=np.where(batch.sets == left_out, 0.0, batch.weight)) for batch in crowd.sets
+        ))
+        for crowd in study.crowds
+    )  # fmt: skip
+    study = study._replace(known=known, crowds=crowds)
+    return _posterior(_learned(before, study, 0.02, 0, Clock(None)), study, ids)
+
+
+def known_without(study: StudyPosterior, ids: tuple) -> Known:
     """Return what all but some people say about the population, and its prior."""
     precision = np.linalg.inv(study.root.T @ study.root)
     precision = 0.5 * (precision + precision.T)
@@ -174,7 +201,8 @@ def _known_without(study: StudyPosterior, ids: tuple) -> Known:
     return Known(precision, linear)
 
 
-def _population(known: Known) -> Population:
+def population_of(known: Known) -> Population:
+    """Return the posterior of the population that this makes."""
     factor = np.linalg.cholesky(known.precision)
     root = np.linalg.inv(factor)
     mean = root.T @ (root @ known.linear)
@@ -182,7 +210,7 @@ def _population(known: Known) -> Population:
 
 
 def _joined(before: StudyPosterior, after: StudyPosterior) -> StudyPosterior:
-    """Put the people of a later study among those of an earlier one, in whose place they come if they were there."""
+    """Put the people of a later study into an earlier one, in whose places they come if they were there."""
     ids = (*before.ids, *(i for i in after.ids if i not in set(before.ids)))
     number = {respondent: i for i, respondent in enumerate(ids)}
     moved = np.array([number[i] for i in after.ids])

@@ -2,12 +2,9 @@
 
 The utilities of person r are u_{r,i}(x) = m_i(x) + delta_{r,i}(x).  The population's m has the prior of one person
 (`choicegp.model.prior.UtilityPrior`, with its shared part); delta has the same covariance times a ratio, which is
-learned for each part, and is independent between people.  A ratio of zero means that all people are alike, a large one
-that a person's answers say nothing about others.  A threshold has a variance of its own between people: how much
+learned for each part, and is independent between people.  A ratio of zero means that all people are the same, a large
+one that a person's answers say nothing about others.  A threshold has a variance of its own between people: how much
 people keep differs more, or less, than what they like.
-
-Where people have covariates z (age, segment), the population's covariance is multiplied by 1 + b² k_z(z, z'): alike
-people then share more than others do.
 """
 
 from functools import partial
@@ -63,7 +60,7 @@ class StudyPrior(eqx.Module):
         return self.population.n_utilities
 
     def covariance(self, first: Objects, second: Objects) -> Float[Array, "p n1 n2"]:
-        """Return the covariances (p, n1, n2) of a person's parts, those of the population among them."""
+        """Return the covariances (p, n1, n2) of a person's parts, the population's among them."""
         own = self.own_covariance(first, second)
         return own if self.alone else own + self.population.covariance(first, second)
 

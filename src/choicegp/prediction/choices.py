@@ -76,7 +76,7 @@ def groups(data: ChoiceData, cells: Callable[[int], int]) -> Iterator[Group]:
 
 
 def asked(people: np.ndarray | None, data: ChoiceData, group: Group) -> np.ndarray | None:
-    """Return the person of each set of a group (1, m), given that of each set of the data; None where all are one."""
+    """Return the person of each set of a group (1, m), from the people of all sets; None where all are one."""
     if people is None:
         return None
     return people[np.searchsorted(data.offsets, group.places[:1], side="right") - 1]

@@ -36,7 +36,7 @@ def _of_people(
     """Predict the answers of each person; one who is not known, or not named, is a new one of the population."""
     objects = fitted.objects(data) if objects is None else objects
     numbers = np.full(len(data), NEW) if data.respondents is None else study.numbers(data.respondents)
-    places = np.where((numbers == NEW)[:, None], NEW, study.places()[numbers])
+    places = study.places_of(numbers)
     kinds = np.full(len(data), "keep") if data.kinds is None else data.kinds
     parts: list[tuple[np.ndarray, Predictor]] = []
     for crowd in np.unique(places[:, 0]).tolist():

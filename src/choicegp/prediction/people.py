@@ -29,7 +29,7 @@ def utilities_of_people(
     population = study.mean + rng.normal(size=(n_draws, len(study.mean))) @ study.root
     order = study.prior.n_utilities * len(objects.X)
     result = np.empty((n_draws, len(people), len(objects.X), study.prior.n_utilities))
-    places = np.where((people == NEW)[:, None], NEW, study.places()[people])
+    places = study.places_of(people)
     for crowd in np.unique(places[:, 0]).tolist():
         mine = np.flatnonzero(places[:, 0] == crowd)
         # New people are alike in what is known of them, and differ in every draw.

@@ -3,18 +3,21 @@
 `choicegp.selection.cavity` and `choicegp.selection.psis` compute it; both return a `LooResult`.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
 
-from choicegp.checks import seed, whole_number
+from choicegp.checks import check_one_of, seed, whole_number
 from choicegp.compute.progress import Clock
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted, one_utility_note
 from choicegp.model.prior import THRESHOLD, Objects, threshold_like
 from choicegp.prediction.utilities import joint_samples
+
+if TYPE_CHECKING:
+    from choicegp.selection.people_loo import PeopleDiagnostics
 
 
 class CavityDiagnostics(NamedTuple):
@@ -74,11 +77,11 @@ class LooResult(NamedTuple):
         Effective number of parameters: the log score of the sets as part of the data, minus ``elpd``.
     pointwise : array (m,)
         Log score of each set given all others, times its weight; 0 for a set of one object.
-    diagnostics : CavityDiagnostics or PsisDiagnostics
+    diagnostics : CavityDiagnostics, PsisDiagnostics or PeopleDiagnostics
     doubtful : int array
         Numbers of the sets whose score cannot be trusted.
     method : str
-        "cavity" or "psis".
+        "cavity", "psis" or, of many people, "refit".
     warning : str
         How many sets the result cannot be trusted on, in words; empty when there is none.
     notes : tuple of str
@@ -89,7 +92,7 @@ class LooResult(NamedTuple):
     se: float
     n_effective: float
     pointwise: np.ndarray
-    diagnostics: CavityDiagnostics | PsisDiagnostics
+    diagnostics: "CavityDiagnostics | PsisDiagnostics | PeopleDiagnostics"
     doubtful: np.ndarray
     method: str
     warning: str = ""
@@ -101,6 +104,9 @@ class LooResult(NamedTuple):
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
+_METHODS: dict[type, str] = {CavityDiagnostics: "cavity", PsisDiagnostics: "psis"}
+
+
 def standard_error(pointwise: np.ndarray) -> float:
     """Return the standard error of a sum over sets, as ArviZ compares models: m times the variance of its terms."""
     return float(np.sqrt(len(pointwise) * np.var(pointwise)))
@@ -108,7 +114,7 @@ def standard_error(pointwise: np.ndarray) -> float:
 
 def loo_result(
     pointwise: np.ndarray,
-    diagnostics: CavityDiagnostics | PsisDiagnostics,
+    diagnostics: "CavityDiagnostics | PsisDiagnostics | PeopleDiagnostics",
     doubtful: np.ndarray,
     why: str,
     notes: tuple[str, ...],
@@ -125,7 +131,7 @@ def loo_result(
         pointwise=pointwise,
         diagnostics=diagnostics,
         doubtful=doubtful,
-        method="cavity" if isinstance(diagnostics, CavityDiagnostics) else "psis",
+        method=_METHODS.get(type(diagnostics), "refit"),
         warning=warning,
         notes=notes,
     )
@@ -135,6 +141,7 @@ def leave_one_out(
     fitted: Fitted,
     method: str = "cavity",
     *,
+    by: str = "set",
     max_refits: int | None = None,
     random_state: int | None = 0,
     n_jobs: int | None = None,
@@ -148,6 +155,8 @@ def leave_one_out(
     method : {"cavity", "psis"}
     max_refits : int, optional
         Maximum number of sets that "cavity" leaves out by a fit.
+    by : {"set", "respondent"}
+        What is left out, of many people: one set, or all sets of a person.
     random_state : int or None
     n_jobs : int, optional
         Threads that refit in parallel.
@@ -163,10 +172,13 @@ def leave_one_out(
     number = seed(random_state)
     posterior, data = fitted.posterior, fitted.data
     if fitted.study is not None:
-        raise ChoiceGPError(
-            "leave-one-out knows one person: of many people, compare models by sets that are held out (data.split), "
-            "or use respondents='auto'"
-        )
+        from choicegp.selection.people_loo import people_scores
+
+        check_one_of("by", by, ("set", "respondent"))
+        pointwise, gaps = people_scores(fitted, by, clock or Clock(None))
+        return loo_result(pointwise, gaps, np.zeros(0, int), "", ())
+    if by != "set":
+        raise ChoiceGPError(f"by={by!r} needs a model of many people: this one knows one person")
     if posterior.is_sparse:
         raise ChoiceGPError("leave-one-out needs inference='dense': judge a sparse fit by sets that were held out")
     lapse = None if posterior.lapse is None else float(posterior.lapse)

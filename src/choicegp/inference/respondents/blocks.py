@@ -68,7 +68,7 @@ def prior_blocks(prior: StudyPrior, roots: Array, points: Objects, objects: Obje
 
 
 def _together(prior: StudyPrior, parts: Array) -> Array:
-    """Turn covariances of independent parts (..., p, n1, n2) into those of the utilities, (..., d, n1, d, n2)."""
+    """Turn covariances of independent parts, (..., p, n1, n2), into the utilities' own, (..., d, n1, d, n2)."""
     d, shared = prior.n_utilities, prior.population.shared
     own = jnp.einsum("ij,...iab->...iajb", jnp.eye(d, dtype=parts.dtype), parts[..., int(shared) :, :, :])
     return own + parts[..., 0, :, None, :][..., None, :, :, :] if shared else own

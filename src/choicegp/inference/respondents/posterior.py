@@ -67,12 +67,12 @@ class StudyPosterior(NamedTuple):
         known = {respondent: number for number, respondent in enumerate(self.ids)}
         return np.array([known.get(respondent, NEW) for respondent in respondents], int)
 
-    def places(self) -> np.ndarray:
-        """Return the crowd of each person, and her place in it, (n_people, 2)."""
-        result = np.full((len(self.ids), 2), NEW)
+    def places_of(self, people: np.ndarray) -> np.ndarray:
+        """Return the crowd of each of some people, given by their numbers, and her place in it, (n, 2)."""
+        result = np.full((len(self.ids) + 1, 2), NEW)  # the last row, which is also number -1, is for new people
         for number, crowd in enumerate(self.crowds):
             result[crowd.people] = np.column_stack([np.full(len(crowd.people), number), np.arange(len(crowd.people))])
-        return result
+        return result[people]
 
     def of_crowd(self, number: int, places: np.ndarray | None = None) -> "PersonalPosterior":
         """Return the posterior of the people of a crowd, or of those at some places; of new people for `NEW`."""
@@ -95,7 +95,7 @@ class StudyPosterior(NamedTuple):
         return np.asarray(precision), np.asarray(linear)
 
     def population(self, seed: int = 0) -> Posterior:
-        """Return the posterior of the population's utilities, as draws: those of a person like the average."""
+        """Return the posterior of the population's utilities, of a person like the average, as draws."""
         roots = np.asarray(whitening_roots(self.prior.population, self.points))
         p, n = roots.shape[:2]
         half = np.random.default_rng(seed).normal(size=(N_GAUSSIAN // 2, len(self.mean))) @ self.root

@@ -1,0 +1,63 @@
+"""Leave-one-out for many people: without one set of a person, or without all that she has said.
+
+What a person says about the population is taken out of it first.  Without one set, the rest of her answers is learned
+again, given what everyone else has said; without all of them, she is a new person.  The hyperparameters stay.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from choicegp.compute.progress import Clock
+from choicegp.data.choices import ChoiceData
+from choicegp.errors import ChoiceGPError
+from choicegp.fitting.record import Fitted
+from choicegp.fitting.respondents import known_without, learned_by, population_of
+from choicegp.inference.respondents.posterior import StudyPosterior
+from choicegp.prediction.kinds import choice_predictor
+
+
+class PeopleDiagnostics(NamedTuple):
+    """What leaving out changed, arrays of length m in the order of the sets.
+
+    Attributes
+    ----------
+    gap : array (m,)
+        Log score with the set among the data minus log score without it.
+    """
+
+    gap: np.ndarray
+
+
+def people_scores(fitted: Fitted, by: str, clock: Clock) -> tuple[np.ndarray, PeopleDiagnostics]:
+    """Return the log score of each set without it, or without its person; the caller sets precision and device."""
+    study, data = fitted.study, fitted.data
+    assert study is not None
+    result = np.zeros(len(data))
+    for respondent, sets in _sets_of_people(study, data):
+        if clock.is_up:
+            raise ChoiceGPError(f"leave-one-out was not finished: {clock.had_passed}. Allow more time")
+        mine = data.take(sets)
+        others = known_without(study, (respondent,))
+        if by == "respondent":
+            mean, root, _ = population_of(others)
+            alone = study._replace(mean=np.asarray(mean), root=np.asarray(root), crowds=(), ids=())
+            result[sets] = _log_scores(fitted._replace(study=alone), mine)
+            continue
+        for place, number in enumerate(sets.tolist()):
+            without = learned_by(fitted, mine, others, left_out=place)
+            result[number] = _log_scores(fitted._replace(study=without), data.take([number]))[0]
+    weights = np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
+    inside = _log_scores(fitted, data)
+    return weights * result, PeopleDiagnostics(weights * (inside - result))
+
+
+def _sets_of_people(study: StudyPosterior, data: ChoiceData) -> Iterator[tuple[object, np.ndarray]]:
+    numbers = study.numbers(np.asarray(data.respondents, dtype=object))
+    for number, respondent in enumerate(study.ids):
+        yield respondent, np.flatnonzero(numbers == number)
+
+
+def _log_scores(fitted: Fitted, data: ChoiceData) -> np.ndarray:
+    return choice_predictor(fitted, data).log_probabilities(normalized=False)
