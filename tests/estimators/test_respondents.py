@@ -188,3 +188,18 @@ def test_cross_validation_says_how_people_are_related(halves, monkeypatch, gains
     assert fitted[0][1] | fitted[3][1] == set(train.set_ids.tolist())
     assert not fitted[0][1] & fitted[3][1]
     assert len(fitted) == 6
+
+
+def test_shares_are_the_mean_of_what_people_are_predicted_to_keep(model, study):
+    asked = ChoiceData.from_sets(study.data.X, [[0, 3, 7]] * 6, respondents=range(6))
+    expected = np.mean(model.predict_proba(asked), axis=0)
+    np.testing.assert_allclose(model.shares({"one": [0, 3, 7]}, n_draws=600)["keep"], expected, atol=0.03)
+    new = model.shares({"one": [0, 3, 7]}, n_draws=40, people="new")
+    np.testing.assert_allclose(new["keep"], model.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
+
+
+def test_people_are_segmented(model):
+    found = model.segments(2, n_draws=10)
+    assert found.people["respondent"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.table["people"].sum() == 6
+    assert -0.5 <= found.stability <= 1.0

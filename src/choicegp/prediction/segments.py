@@ -1,4 +1,4 @@
-"""Segments: people who choose alike, what sets each segment apart, and how sure the segments are.
+"""Segments: people who choose in the same way, what sets each segment apart, and how sure the segments are.
 
 People are compared by what they are predicted to keep of sets drawn from the shown objects.  Two people disagree by the
 mean difference of their probabilities, and k-medoids (partitioning around medoids) finds k people around whom the

@@ -170,7 +170,7 @@ def answers_of_people(
 
 
 def _answered(u: np.ndarray, places_of: list[np.ndarray], answered: Callable[[np.ndarray], Taken]) -> list[Taken]:
-    """Return the answers of people with utilities (s, R, n, d) about assortments, those of one size together."""
+    """Return the answers of people with utilities (s, R, n, d); assortments of the same size are worked on together."""
     s, n_people, _, d = u.shape
     result: list[Taken] = [Taken(*[np.empty(0)] * 3)] * len(places_of)
     for size in {len(own) for own in places_of}:
