@@ -72,7 +72,7 @@ class TestWorker:
     def test_the_next_sets_follow_the_answers(self, worker):
         first = soon(lambda: worker.next_set(1, frozenset()))
         worker.learn(task(1, 5))
-        soon(lambda: worker._ready)
+        soon(lambda: bool(worker._ready))
         assert worker.next_set(1, {frozenset(first.shown)}).shown == ("a", 5)
         assert worker.next_set(1, {frozenset(("b", 5))}) is None, "it was shown before"
 
@@ -115,7 +115,7 @@ class TestWorker:
         fake.broken = False
         worker.learn(task(1, 5))
         soon(lambda: any(call[0] == "next_sets_for" for call in fake.calls))
-        soon(lambda: worker._ready)
+        soon(lambda: bool(worker._ready))
         assert worker.next_set(1, {1}).shown == ("a", 5)
         assert "the process ended" in caplog.text
 
