@@ -70,9 +70,17 @@ class TestWorker:
         assert worker.next_set(1, {frozenset(first.shown)}) is None
 
     def test_the_next_sets_follow_the_answers(self, worker):
+        first = soon(lambda: worker.next_set(1, frozenset()))
         worker.learn(task(1, 5))
-        assert soon(lambda: worker.next_set(1, {1})).shown == ("a", 5)
+        soon(lambda: bool(worker._ready))
+        assert worker.next_set(1, {frozenset(first.shown)}).shown == ("a", 5)
         assert worker.next_set(1, {frozenset(("b", 5))}) is None, "it was shown before"
+
+    def test_a_late_fit_leaves_the_sets_of_the_start(self, worker, fake):
+        soon(lambda: len(fake.calls) >= 2)
+        fake.gate.clear()
+        worker.learn(task(1, 5))
+        assert worker.next_set(1, {1}).design == "space-filling"
 
     def test_too_few_answers_are_not_learned(self, worker, fake):
         worker.learn(task(1, 2))
@@ -106,7 +114,9 @@ class TestWorker:
         assert soon(lambda: worker.explained(task(1, 4))) == "failed"
         fake.broken = False
         worker.learn(task(1, 5))
-        assert soon(lambda: worker.next_set(1, {1})).shown == ("a", 5)
+        soon(lambda: any(call[0] == "next_sets_for" for call in fake.calls))
+        soon(lambda: bool(worker._ready))
+        assert worker.next_set(1, {1}).shown == ("a", 5)
         assert "the process ended" in caplog.text
 
     def test_nothing_is_remembered_of_who_was_deleted(self, worker, fake):
@@ -115,8 +125,7 @@ class TestWorker:
         worker.forget(1)
         soon(lambda: ("forget", 1) in fake.calls)
         assert worker.explained(task(1, 4)) is None
-        soon(lambda: worker.waiting() == 0)
-        assert worker.next_set(1, {1}) is None
+        assert worker.next_set(1, {1}).design == "space-filling"
 
     def test_no_call_waits_for_a_fit(self, worker, fake):
         fake.gate.clear()

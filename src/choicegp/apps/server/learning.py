@@ -155,7 +155,7 @@ def next_sets_for(task: Task) -> list[Proposal]:
 
 
 def explain(task: Task) -> Learned:
-    """Say what a person's answers show, or those of all people together."""
+    """Say what a person's answers show, or the answers of all people together."""
     from choicegp.apps.server.pictures import matters, owner_pictures
     from choicegp.evaluation.effects import model_effects
 

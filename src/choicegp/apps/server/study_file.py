@@ -144,7 +144,7 @@ def read_study(path: str | os.PathLike[str] | None = None, **given: Any) -> Stud
     ----------
     path : path, optional
     **given
-        Values that replace those of the file, such as ``sets=8``; None for none.
+        Values that replace what the file says, such as ``sets=8``; None for none.
 
     Examples
     --------

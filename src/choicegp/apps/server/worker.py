@@ -14,9 +14,9 @@ from choicegp.elicitation.events import ObjectId
 
 LOG = logging.getLogger("choicegp.server")
 
-N_FIRST = 4  # sets that a newcomer is shown before there is a model
+N_FIRST = 12  # sets for a newcomer: shown before there is a model, and whenever a fit is late
 LEAST_ANSWERS = 3  # a model of fewer answers would say nothing
-_N_NEWCOMERS = 8  # for how many people first sets are kept ready
+_N_NEWCOMERS = 16  # for how many people first sets are kept ready
 _LIMIT = 180.0  # seconds of one call
 _MOST_KEPT = 5000  # people whose next sets are remembered
 _MOST_KNOWN = 200  # results, with their pictures
@@ -62,6 +62,7 @@ class Worker:
         self._process = process or ComputingProcess(learning.start, (setup,))
         self._wanted: OrderedDict[tuple[str, int | None], Task] = OrderedDict()
         self._ready: OrderedDict[int, list[Proposal]] = OrderedDict()
+        self._spare: OrderedDict[int, list[Proposal]] = OrderedDict()
         self._known: OrderedDict[int | None, _Known] = OrderedDict()
         self._first: list[list[Proposal]] = []
         self._cold = setup.design not in ("random", "space-filling")
@@ -75,14 +76,14 @@ class Worker:
     def next_set(self, person: int, asked: Collection[frozenset[ObjectId]]) -> Proposal | None:
         """Return a set that was prepared for this person and not shown to her, or None."""
         with self._lock:
-            if person not in self._ready and not asked and self._first:
-                self._keep(person, self._first.pop())
+            if person not in self._spare and self._first:
+                _keep(self._spare, person, self._first.pop())
                 self._lock.notify()
-            ready = self._ready.get(person, [])
-            while ready:
-                found = ready.pop(0)
-                if frozenset(found.shown) not in asked:
-                    return found
+            for ready in (self._ready.get(person, []), self._spare.get(person, [])):
+                while ready:
+                    found = ready.pop(0)
+                    if frozenset(found.shown) not in asked:
+                        return found
         return None
 
     def learn(self, task: Task) -> None:
@@ -104,6 +105,7 @@ class Worker:
             for kind in ("learn", "explain"):
                 self._wanted.pop((kind, person), None)
             self._ready.pop(person, None)
+            self._spare.pop(person, None)
             self._known.pop(person, None)
             self._known.pop(None, None)
             self._gone.add(person)
@@ -126,11 +128,6 @@ class Worker:
             # In the place of the request before it: who answers quickly does not wait longer than others.
             self._wanted[kind, task.person] = task
             self._lock.notify()
-
-    def _keep(self, person: int, sets: list[Proposal]) -> None:
-        self._ready[person] = list(sets)
-        while len(self._ready) > _MOST_KEPT:
-            self._ready.popitem(last=False)
 
     def _run(self) -> None:
         while (job := self._job()) is not None:
@@ -173,7 +170,7 @@ class Worker:
         elif task is None or task.person in self._gone:
             return
         elif kind == "learn" and result is not None and task.person is not None:
-            self._keep(task.person, result)
+            _keep(self._ready, task.person, result)
         elif kind == "explain":
             self._known[task.person] = _Known(_identity(task), result or "failed")
             while len(self._known) > _MOST_KNOWN:
@@ -183,6 +180,12 @@ class Worker:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "learn": learning.next_sets_for, "explain": learning.explain, "forget": learning.forget,
 }  # fmt: skip
+
+
+def _keep(kept: OrderedDict[int, list[Proposal]], person: int, sets: list[Proposal]) -> None:
+    kept[person] = list(sets)
+    while len(kept) > _MOST_KEPT:
+        kept.popitem(last=False)
 
 
 def _identity(task: Task) -> Any:
