@@ -132,7 +132,7 @@ class Sparse(Method):
     n_inducing: int | None = None
     batch_size: int | None = None
     learn_inducing: bool = False
-    max_iter: int = 2000
+    max_iter: int = 4000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import numpy as np
 
 from choicegp.inference.sparse.feed import Source
 from choicegp.inference.sparse.step import SparseSettings, SparseState
+from choicegp.inference.sparse.stopping import Progress
 from choicegp.inference.starts import FIRST_VARIANCE, rescaled
 from choicegp.model.kernels import RBF, Additive, Kernel, Warped, kernel_named
 from choicegp.model.prior import UtilityPrior
@@ -67,7 +68,8 @@ class Course(NamedTuple):
     best_trial: int
     best_step: int
     scores: np.ndarray  # of the checks since the best start continued
-    # Step after which the steps become smaller, and in how many; (-1, 0) before that is known
+    progress: Progress  # of the best start, and since it continued
+    # Step after which the steps become smaller whatever is gained, and in how many; (-1, 0) before that is known
     cooling: tuple[int, int]
     ridge: float  # see `Pace`
     bounds: np.ndarray  # of the steps of the start that continues
@@ -80,8 +82,8 @@ class Plan(NamedTuple):
     n_inducing: int
     batch_size: int
     max_iter: int
-    # Nothing is gained any more when the score rises by less than this part of itself in some checks (with all sets in
-    # every step, the bound by a hundredth of that).
+    # Nothing is gained any more when the score rises by less than this part of itself and than its standard error (with
+    # all sets in every step, the bound by a hundredth of that part).
     tol: float
     settings: SparseSettings
     lapse: float | None
