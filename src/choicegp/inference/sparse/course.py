@@ -29,7 +29,17 @@ from choicegp.inference.sparse.plan import (
     held_out_and_training,
     inducing_points,
 )
-from choicegp.inference.sparse.step import Pace, Solved, SparseState, begin, posterior_of, run_steps, score, solve
+from choicegp.inference.sparse.step import (
+    Pace,
+    Solved,
+    SparseState,
+    begin,
+    placed,
+    posterior_of,
+    run_steps,
+    score,
+    solve,
+)
 from choicegp.inference.sparse.stopping import COOLED, SMALLER, Patience, Progress, Scored
 
 BLOCK = 10  # steps between two looks from Python
@@ -52,18 +62,20 @@ class SparseInference:
 
     Inducing points are chosen among the scaled features ``objects`` (n, c).  The starts are tried in turn for a few
     steps.  ``keeper`` is where the course is kept after every check, and found again; ``spread`` are several devices,
-    among which the sets of every step are divided.
+    among which the sets of every step are divided; ``only`` are the training sets to learn from, where not from all.
     """
 
     def __init__(
         self, source: Source, objects: np.ndarray, starts: Sequence[KernelStart], plan: Plan, watch: Watch, *,
-        keeper: Keeper | None = None, spread: Spread | None = None,
+        keeper: Keeper | None = None, spread: Spread | None = None, only: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         points = inducing_points(objects, starts[0].prior.n_parts, plan.n_inducing, plan.seed)
         self.source, self.points, self.starts, self.plan = source, points, starts, plan
         self.watch, self.clock, self.keeper, self.spread = watch, watch.clock, keeper, spread
         self.reader = ThreadPoolExecutor(1)
-        self.held_out, self.training = held_out_and_training(source, plan.batch_size, plan.seed)
+        self.held_out, training = held_out_and_training(source, plan.batch_size, plan.seed)
+        self.training = training if only is None else only
+        self.reached = -np.inf
         parts = shares(
             source.sizes, self.training, plan.batch_size, 1 if spread is None else len(spread),
             lambda size: self._most(size, N_POINTS),
@@ -99,8 +111,11 @@ class SparseInference:
         return max(1, min(_CHUNK, _CELLS // (len(self.points) * size * size * n_points)))
 
     def _begin(self, trial: int) -> SparseState:
-        rng = np.random.default_rng([self.plan.seed, 3, trial])
-        return begin(self.starts[trial].prior, self.points, self.plan.lapse, rng)
+        start, rng = self.starts[trial], np.random.default_rng([self.plan.seed, 3, trial])
+        state = begin(start.prior, self.points, self.plan.lapse, rng)
+        if start.trained is None:
+            return state
+        return placed(state, self._solved(state, 0.0), start.trained.first_utilities(self.points))
 
     @property
     def n_trial(self) -> int:
@@ -286,6 +301,7 @@ class SparseInference:
     def conclude(self, course: Course, verdict: Verdict) -> Inferred:
         """Take the best state, and estimate its bound on points that the fit has not seen."""
         self.reader.shutdown()
+        self.reached = course.best_score
         state, solved = self.best(course)
         rng = np.random.default_rng([self.plan.seed, 5])
         some = np.sort(rng.permutation(self.training)[:_SCORED])
