@@ -124,6 +124,11 @@ _PROBLEMS: dict[str, _Made] = {
 MADE_PROBLEMS = tuple(_PROBLEMS)
 
 
+def sizes_of(name: str) -> tuple[int, int]:
+    """Return how many variables and objectives a made problem has."""
+    return _PROBLEMS[name].n_variables, _PROBLEMS[name].n_objectives
+
+
 def made_problem(name: str, n_objects: int = 1000, random_state: int | None = 0) -> ObjectTable:
     """Sample objects of a made problem, uniformly in the unit box; it has six to eight variables.
 

@@ -308,7 +308,7 @@ def _with_network(
     n = round(_FOR_NETWORK * len(mixed))
     trained = train_network(
         plain.source, mixed[:n], plain.held_out, objects, plain.starts[0].prior.n_utilities,
-        NetworkPlan(**_NETWORK[on_cpu]), plan.seed, watch.clock, plan.lapse,
+        NetworkPlan(**_NETWORK[on_cpu]), plan.seed, watch.clock, plan.lapse, plain.reached,
     )  # fmt: skip
     if trained is None or trained.score < _PROMISING * plain.reached:
         return found

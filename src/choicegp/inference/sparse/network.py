@@ -26,6 +26,7 @@ _MOST_OBJECTS = 2_000_000  # in the sets that the network is trained on: they li
 _MOST_PAIRS = 4_000_000  # of objects of one set, in a step and in the held-out sets of a shape
 _DECAY, _WEIGHT_DECAY = (0.9, 0.99), 1e-2
 _WARM_UP = 100  # steps
+_HOPELESS, _WHEN = 4.0, 1.0 / 3.0  # times the log loss to beat that ends a training at this part of it
 
 
 class NetworkPlan(NamedTuple):
@@ -85,11 +86,12 @@ class _Training(NamedTuple):
 
 def train_network(
     source: Source, training: np.ndarray, held_out: np.ndarray, objects: np.ndarray, n_utilities: int,
-    plan: NetworkPlan, seed: int, clock: Clock, lapse: float | None = None,
+    plan: NetworkPlan, seed: int, clock: Clock, lapse: float | None = None, to_beat: float = -np.inf,
 ) -> TrainedNetwork | None:  # fmt: skip
     """Train on some of the training sets; None where nothing finite was found.
 
-    ``objects`` (n, c) are those at which the outputs have unit size.
+    ``objects`` (n, c) are those at which the outputs have unit size.  A network that stays far behind the held-out
+    score ``to_beat`` is not trained to its end, nor with another rate.
     """
     groups = _read(source, np.random.default_rng([seed, 8]).permutation(training), _MOST_OBJECTS)
     judged = tuple(_first(sets, _most(sets)) for sets in _read(source, held_out, _MOST_OBJECTS))
@@ -98,11 +100,14 @@ def train_network(
     for rate in plan.rates:
         rng = np.random.default_rng([seed, 9])
         first = Network.create(objects.shape[1], plan.width, n_utilities, rng, np.float32)
-        for score, network in _course(first, groups, judged, plan, rate, rng, lapse):
+        for done, (score, network) in enumerate(_course(first, groups, judged, plan, rate, rng, lapse), 1):
             if score > best[0]:
                 best = score, network
-            if clock.is_up or not np.isfinite(score):
+            late = done * _BLOCK >= _WHEN * plan.n_steps
+            if clock.is_up or not np.isfinite(score) or (late and best[0] < _HOPELESS * to_beat):
                 break
+        if best[0] < _HOPELESS * to_beat:
+            break
     if best[1] is None:
         return None
     unit, sizes = jax.tree.map(lambda leaf: np.asarray(leaf, float), best[1]).standardized(objects)
