@@ -17,12 +17,14 @@ from choicegp.model.kernels import (
     Sum,
     Warped,
 )
+from choicegp.model.mapped import Mapped
 
 __all__ = [
     "RBF",
     "Additive",
     "Kernel",
     "Linear",
+    "Mapped",
     "Matern12",
     "Matern32",
     "Matern52",

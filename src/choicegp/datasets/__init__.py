@@ -1,12 +1,13 @@
 """Data sets to learn from: simulated choices with known utilities, and loaders of published tables.
 
 Simulated choices (a `SyntheticChoices`: data, true utilities, name)
-    `sincos`, `counterexample`, `gp_utilities`, `alice_choices`, `benchmark_choices`;
+    `sincos`, `counterexample`, `gp_utilities`, `alice_choices`, `benchmark_choices`,
+    `made_choices`;
     `inconsistent_preferences` answers the same pairs in two ways (an `InconsistentPreferences`); `many_people` is a
     whole study (a `PeopleData`: data, utilities of each person).
 Objects with measured outputs (an `ObjectTable`, whose `choices` method makes the choices)
-    `vehicle`, `benchmark_problem` (DTLZ and ZDT, from pymoo), and from files `load_am`, `load_edm`,
-    `load_jura`, `load_slump`.
+    `vehicle`, `benchmark_problem` (DTLZ and ZDT, from pymoo), `made_problem` (rotated problems, random networks,
+    MaF-like problems, products and ratios), and from files `load_am`, `load_edm`, `load_jura`, `load_slump`.
 Choices from files
     `load_ellipses` (a real person's), `load_zurich` (approval ballots, a `Ballots`: data, voters), `load_sincos`
     (a `SinCosFiles`: train, known, new).
@@ -26,6 +27,7 @@ For example:
 """
 
 from choicegp.datasets.alice import alice, alice_choices, laptops
+from choicegp.datasets.families import made_choices, made_problem
 from choicegp.datasets.noisy import noisy_choices, noisy_rankings
 from choicegp.datasets.people import PeopleData, many_people
 from choicegp.datasets.problems import benchmark_choices, benchmark_problem, vehicle, vehicle_outputs
@@ -78,6 +80,8 @@ __all__ = [
     "load_sincos",
     "load_slump",
     "load_zurich",
+    "made_choices",
+    "made_problem",
     "many_people",
     "noisy_choices",
     "noisy_rankings",

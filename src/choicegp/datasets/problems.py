@@ -57,14 +57,25 @@ def benchmark_problem(
     name, n_variables, n_objectives = _problem_size(name, n_variables, n_objectives)
     n_objects = whole_number("n_objects", n_objects, 1)
     rng = random_generator(random_state)
-    sizes = {"n_var": n_variables} | ({"n_obj": n_objectives} if name.startswith("dtlz") else {})
-    get_problem = _import_get_problem()
     with _without_compile_hint():
-        problem = get_problem(name, **sizes)
+        problem = _pymoo_problem(name, n_variables, n_objectives)
         X = rng.uniform(problem.xl, problem.xu, size=(n_objects, n_variables))
         F = problem.evaluate(X, return_values_of=["F"])
     names = tuple(f"f{i}" for i in range(1, n_objectives + 1))
     return ObjectTable(name, feature_table(X), -np.asarray(F, dtype=float), names)
+
+
+def _pymoo_problem(name: str, n_variables: int, n_objectives: int) -> Any:
+    sizes = {"n_var": n_variables} | ({"n_obj": n_objectives} if name.startswith("dtlz") else {})
+    return _import_get_problem()(name, **sizes)
+
+
+def evaluated_in_unit_box(name: str, X: np.ndarray, n_objectives: int) -> np.ndarray:
+    """Return the objectives (t, d) of a DTLZ or ZDT problem at places (t, c), parts of the variables' ranges."""
+    with _without_compile_hint():
+        problem = _pymoo_problem(name, X.shape[1], n_objectives)
+        at = problem.xl + X * (problem.xu - problem.xl)
+        return np.asarray(problem.evaluate(at, return_values_of=["F"]), dtype=float)
 
 
 def benchmark_choices(

@@ -90,7 +90,7 @@ class ChoiceGP(MarketNumbers):
         or more utilities, with dense inference); "sparse": how many of its own starts are tried, by default all.
     max_iter : int, optional
         Maximum number of steps of the inference.  What a step is, and how many there are by default: an update of all
-        sites and of the hyperparameters, 300 ("dense"); an update from a mini-batch, 2000 ("sparse"); a step of Adam,
+        sites and of the hyperparameters, 300 ("dense"); an update from a mini-batch, 4000 ("sparse"); a step of Adam,
         5000 ("paper"); an iteration of L-BFGS, 1000 ("paper-converged"); a kept draw of each of four chains
         after the dense fit, 1000 ("mcmc").  Belongs into the record where ``inference`` is one.
     max_seconds : float, optional
@@ -98,7 +98,8 @@ class ChoiceGP(MarketNumbers):
         included.  What was reached by then is kept, and ``fit_result_.notes`` and ``selection_.reason`` say what was
         not done.  Steps that have begun are finished.
     tol : float
-        The fit has converged when a few steps gain less than this many nats ("sparse": than this part of the score).
+        The fit has converged when a few steps gain less than this many nats ("sparse": than this part of the score on
+        held-out sets, and than two standard errors of the gain).
     n_inducing, batch_size : int, optional
         As in `Sparse`.
     learn_inducing : bool

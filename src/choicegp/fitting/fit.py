@@ -1,7 +1,7 @@
 """From choice data and options to a record of the fit: the only place where a problem is posed."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -36,11 +36,21 @@ from choicegp.inference.starts import FIRST_VARIANCE, moments_at, neighbouring_s
 from choicegp.model.error_models import DISCERNIBILITY
 from choicegp.model.prior import Objects, UtilityPrior
 
+if TYPE_CHECKING:
+    from choicegp.inference.sparse.course import SparseInference
+    from choicegp.inference.sparse.plan import Plan
+
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
 _FIRST_EFFECT = 0.3
 _AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
 _INDUCING = {True: 256, False: 1024}  # on a CPU, on an accelerator
 _BATCH = {True: 256, False: 512}
+_NETWORK: dict[bool, dict[str, Any]] = {
+    True: {"width": 64, "batch_size": 256, "n_steps": 3000, "rates": (5e-3,)}, False: {}
+}  # fmt: skip
+_LEAST_FOR_NETWORK = 4000  # training sets
+_FOR_NETWORK = 0.8  # of the training sets; the others, which it has not seen, say how far its outputs can be trusted
+_PROMISING = 1.25  # times the log loss of the fit without a network that a network's own may have
 _SAMPLE = 10_000  # objects among which inducing points are chosen
 _COMPARED = 500  # objects at which utilities are compared
 
@@ -294,11 +304,48 @@ def _fit_sparse(
         what = (__version__, plan, len(devices), kernels[0].prior, parameters, source.digest)
         keeper = checkpoint(repr(what))
     spread = Spread(devices) if len(devices) > 1 else None
-    found = infer(SparseInference(source, objects, kernels, plan, watch, keeper=keeper, spread=spread), watch)
+    inference = SparseInference(source, objects, kernels, plan, watch, keeper=keeper, spread=spread)
+    found = infer(inference, watch)
+    if own is None and method.network and options.learn_hyperparameters:
+        found = _with_network(found, inference, objects, plan, watch, shared=options.has_shared_part, on_cpu=on_cpu)
     if keeper is not None:
         keeper.remove()
     compared = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))
     return found, objects, np.asarray(_mean_at(found.posterior, compared))
+
+
+def _with_network(
+    found: Inferred, plain: "SparseInference", objects: np.ndarray, plan: "Plan", watch: Watch, *, shared: bool,
+    on_cpu: bool,
+) -> Inferred:  # fmt: skip
+    """Fit a kernel of a network's outputs too, and return what scores higher on the held-out sets.
+
+    What a network was trained on looks surer in its outputs than anything else: the fit sees other sets.
+    """
+    from choicegp.inference.sparse.course import SparseInference
+    from choicegp.inference.sparse.network import NetworkPlan, train_network
+    from choicegp.inference.sparse.plan import network_start
+
+    few = len(plain.held_out) == 0 or len(plain.training) < _LEAST_FOR_NETWORK
+    if few or watch.is_up or jax.process_count() > 1:
+        return found
+    mixed = np.random.default_rng([plan.seed, 10]).permutation(plain.training)
+    n = round(_FOR_NETWORK * len(mixed))
+    trained = train_network(
+        plain.source, mixed[:n], plain.held_out, objects, plain.starts[0].prior.n_utilities,
+        NetworkPlan(**_NETWORK[on_cpu]), plan.seed, watch.clock, plan.lapse, plain.reached,
+    )  # fmt: skip
+    if trained is None or trained.score < _PROMISING * plain.reached:
+        return found
+    start = network_start(trained, objects.shape[1], shared=shared)
+    seeing = SparseInference(plain.source, objects, (start,), plan, watch, spread=plain.spread, only=np.sort(mixed[n:]))
+    try:
+        other = infer(seeing, watch)
+    except ChoiceGPError:  # the fit without a network stands
+        return found
+    scores = f"log score of the held-out sets {seeing.reached:.4f} with a network, {plain.reached:.4f} without"
+    chosen = other if seeing.reached > plain.reached else found
+    return chosen._replace(notes=(*chosen.notes, scores))
 
 
 def _check_sparse(options: FitOptions, checkpoint: Any, sample: ChoiceData) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _count = partial(whole_number, least=1)
 _CHECKS: dict[str, Any] = {
     "max_iter": _count, "n_draws": _count, "n_inducing": _count, "batch_size": _count, "learn_inducing": flag_option,
+    "network": flag_option,
     "converged": flag_option, "n_warm_up": partial(whole_number, least=0),
     "target_acceptance": partial(number_option, least=0.01, most=0.99),
 }  # fmt: skip
@@ -81,6 +82,7 @@ class Auto(Method):
     n_inducing: int | None = None
     batch_size: int | None = None
     learn_inducing: bool = False
+    network: bool = True
     max_iter: int | None = None
 
     def decided(self, few: bool) -> "Dense | Sparse":
@@ -124,6 +126,8 @@ class Sparse(Method):
         Sets in a step; by default 256 on a CPU, 512 on an accelerator.
     learn_inducing : bool
         Whether the inducing points are moved; they stay well spread objects otherwise.
+    network : bool
+        Whether ``kernel="auto"`` may see the outputs of a network that is trained first; from 1000 sets on.
     max_iter : int
         Maximum number of steps.
     """
@@ -132,7 +136,8 @@ class Sparse(Method):
     n_inducing: int | None = None
     batch_size: int | None = None
     learn_inducing: bool = False
-    max_iter: int = 2000
+    network: bool = True
+    max_iter: int = 4000
 
 
 @dataclass(frozen=True, kw_only=True)

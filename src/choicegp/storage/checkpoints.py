@@ -12,10 +12,11 @@ import numpy as np
 from choicegp.errors import ChoiceGPError
 from choicegp.files import check_place
 from choicegp.inference.sparse.plan import Course
+from choicegp.inference.sparse.stopping import Progress, Scored
 from choicegp.storage.archive import leaves_of, numbered, plain, read_archive, write_archive
 
 FORMAT = "choicegp-checkpoint"
-_VERSION = 1
+_VERSION = 2
 _NUMBERS = ("trial", "step", "best_score", "best_trial", "best_step", "cooling", "ridge", "broken")
 _ARRAYS = ("scores", "bounds")
 
@@ -55,7 +56,9 @@ class Checkpoint:
             name: jax.tree.unflatten(tree, list(numbered(arrays, name, len(leaves)))) for name in ("state", "best")
         }
         numbers: dict[str, Any] = {name: about[name] for name in _NUMBERS} | {"cooling": tuple(about["cooling"])}
-        return Course(**states, **numbers | {name: arrays[name] for name in _ARRAYS})
+        gained = Scored(about["gained_score"], arrays["gained_each"])
+        progress = Progress(gained, about["gained_step"], about["level"])
+        return Course(**states, **numbers | {name: arrays[name] for name in _ARRAYS}, progress=progress)
 
     def save(self, course: Course) -> None:
         """Write the course, unless it was written a moment ago."""
@@ -69,6 +72,9 @@ class Checkpoint:
         numbers = {
             name: plain(jax.tree.map(lambda x: np.asarray(x).item(), getattr(course, name))) for name in _NUMBERS
         }
+        gained, step, level = course.progress
+        arrays["gained_each"] = gained.each
+        numbers |= plain({"gained_score": float(gained.score), "gained_step": int(step), "level": int(level)})
         write_archive(self.path, arrays, about | numbers, compressed=False)
         self._written = time.monotonic()
         self.every = max(self.every, 10.0 * (self._written - began))

@@ -7,7 +7,8 @@ that it does not know.
 Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 (read, no longer written) adds
 draws of a sampled posterior at one setting of the hyperparameters, version 3 kernels of warped features, version 4
 draws at several settings and a shared part of the utilities, version 5 a threshold, the rule by which objects are kept,
-and kinds of sets, version 6 many people.  Each model is written in the lowest version that can hold
+and kinds of sets, version 6 kernels of a network's outputs and many people.  Each model is written in the lowest
+version that can hold
 it.  The other formats have version 1.  The inference "joint" was removed: files that name it are read, as models with
 ``inference="dense"`` and the posterior that "joint" found.
 """
@@ -26,7 +27,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Method
 from choicegp.fitting.record import FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
-from choicegp.model import kernels
+from choicegp.model import kernels, mapped
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 _MODEL = TypeVar("_MODEL")
 _CHILDREN = ("first", "second", "kernel")
 _KERNELS: dict[str, Any] = {
-    name: kind for name, kind in vars(kernels).items() if isinstance(kind, type) and issubclass(kind, Kernel)
+    name: kind
+    for name, kind in {**vars(kernels), **vars(mapped)}.items()
+    if isinstance(kind, type) and issubclass(kind, Kernel)
 }
 _BEST_OBJECT = "choicegp-BatchPreferenceGP"
 _DRAWS_AT_THE_BEST = "draws at the most probable hyperparameters: intervals are too narrow"  # of version 2
@@ -213,9 +216,10 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
         # What the draws leave unknown is computed again on loading: it would be the largest part of the file.
         arrays |= leaves_of("draws_prior", posterior.draws.prior) | {"draws_dual": posterior.draws.dual}
     version = 4 if posterior.draws is not None else 3 if "Warped" in str(structure) else 1
+    version = 6 if "Mapped" in str(structure) else version
     other = fitted.errors.name in KEPT_BY and fitted.errors != DISCERNIBILITY
     page = {
-        "version": 6 if fitted.study is not None else 5 if other or data.kinds is not None else version,
+        "version": 6 if fitted.study is not None else max(5, version) if other or data.kinds is not None else version,
         "kernel": structure, "shared": posterior.prior.shared, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
         "fit": _packed_result(fitted.result), "known_ids": plain_ids(fitted.codes),
     }  # fmt: skip
@@ -319,7 +323,7 @@ def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
 _PAIRS = Format(1, _pack_pairs, _unpack_pairs)
 FORMATS = {
     "choicegp-model": Format(6, _pack, _unpack),
-    _BEST_OBJECT: Format(5, _pack, _unpack),
+    _BEST_OBJECT: Format(6, _pack, _unpack),
     "choicegp-PreferenceGP": _PAIRS,
     "choicegp-GeneralPreferenceGP": _PAIRS,
     "choicegp-PairGP": _PAIRS,

@@ -1,5 +1,7 @@
 """The course of a sparse fit: starts are tried, the best one continues, and its steps become smaller at the end.
 
+When nothing is gained any more is decided in `choicegp.inference.sparse.stopping`.
+
 Which start is best, when nothing is gained any more and which state is kept is judged on sets that are held out of the
 training sets, or, where all sets are in every step, by the bound itself.
 
@@ -27,16 +29,26 @@ from choicegp.inference.sparse.plan import (
     held_out_and_training,
     inducing_points,
 )
-from choicegp.inference.sparse.step import Pace, Solved, SparseState, begin, posterior_of, run_steps, score, solve
+from choicegp.inference.sparse.step import (
+    Pace,
+    Solved,
+    SparseState,
+    begin,
+    placed,
+    posterior_of,
+    run_steps,
+    score,
+    solve,
+)
+from choicegp.inference.sparse.stopping import COOLED, SMALLER, Patience, Progress, Scored
 
 BLOCK = 10  # steps between two looks from Python
 _CHECK = 50  # steps between two looks at the held-out sets
-_WINDOW = 4  # checks over which something must be gained
 N_POINTS = 16
 _ANNEALING = np.repeat([0.05, 0.1, 0.2, 0.4, 0.7, 1.0], 10)  # weights of the likelihood, hyperparameters held
 _TRIAL = 150  # steps of each start, annealing included
 _STEADY = 0.6  # part of the steps, or of the time, after which they become smaller at the latest
-_COOLING = 10.0**-1.5  # how much smaller the last steps are
+_PATIENCE_ALL = 200  # steps without a gain that end a fit with all sets in every step
 _RHO, _RHO_ALL, _RHO_ANNEALING, _RATE = 0.1, 0.5, 0.2, 0.05
 _SCORED = 4096  # training sets from which the final bound is estimated, in chunks of:
 _CHUNK = 1024
@@ -50,24 +62,32 @@ class SparseInference:
 
     Inducing points are chosen among the scaled features ``objects`` (n, c).  The starts are tried in turn for a few
     steps.  ``keeper`` is where the course is kept after every check, and found again; ``spread`` are several devices,
-    among which the sets of every step are divided.
+    among which the sets of every step are divided; ``only`` are the training sets to learn from, where not from all.
     """
 
     def __init__(
         self, source: Source, objects: np.ndarray, starts: Sequence[KernelStart], plan: Plan, watch: Watch, *,
-        keeper: Keeper | None = None, spread: Spread | None = None,
+        keeper: Keeper | None = None, spread: Spread | None = None, only: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         points = inducing_points(objects, starts[0].prior.n_parts, plan.n_inducing, plan.seed)
         self.source, self.points, self.starts, self.plan = source, points, starts, plan
         self.watch, self.clock, self.keeper, self.spread = watch, watch.clock, keeper, spread
         self.reader = ThreadPoolExecutor(1)
-        self.held_out, self.training = held_out_and_training(source, plan.batch_size, plan.seed)
+        self.held_out, training = held_out_and_training(source, plan.batch_size, plan.seed)
+        self.training = training if only is None else only
+        self.reached = -np.inf
         parts = shares(
             source.sizes, self.training, plan.batch_size, 1 if spread is None else len(spread),
             lambda size: self._most(size, N_POINTS),
         )  # fmt: skip
         self.feed = Feed(source, parts, plan.seed, plan.dtype)
         self.all_in_each = all(part.n_taken >= len(part.sets) for part in parts)
+        # With all sets in every step there is no noise that smaller steps would average out.
+        self.patience = (
+            Patience(_PATIENCE_ALL, plan.tol / 100.0, n_levels=0)
+            if self.all_in_each
+            else Patience.for_sets(len(self.training), sum(part.n_taken for part in parts), plan.tol)
+        )
         d = starts[0].prior.n_utilities
         rng = np.random.default_rng([plan.seed, 2])
         self.normals: tuple[Any, ...] = tuple(
@@ -82,7 +102,7 @@ class SparseInference:
     def begin(self) -> Course:
         """Return the course before its first step, or the one that was kept."""
         state, none = self._begin(0), np.zeros(0)
-        first = Course(0, 0, state, state, -np.inf, 0, 0, none, (-1, 0), 0.0, none)
+        first = Course(0, 0, state, state, -np.inf, 0, 0, none, Progress(Scored(-np.inf, none), 0), (-1, 0), 0.0, none)
         kept = None if self.keeper is None else self.keeper.load(first)
         return kept or first
 
@@ -91,8 +111,11 @@ class SparseInference:
         return max(1, min(_CHUNK, _CELLS // (len(self.points) * size * size * n_points)))
 
     def _begin(self, trial: int) -> SparseState:
-        rng = np.random.default_rng([self.plan.seed, 3, trial])
-        return begin(self.starts[trial].prior, self.points, self.plan.lapse, rng)
+        start, rng = self.starts[trial], np.random.default_rng([self.plan.seed, 3, trial])
+        state = begin(start.prior, self.points, self.plan.lapse, rng)
+        if start.trained is None:
+            return state
+        return placed(state, self._solved(state, 0.0), start.trained.first_utilities(self.points))
 
     @property
     def n_trial(self) -> int:
@@ -167,7 +190,9 @@ class SparseInference:
         level = np.minimum(t * len(_ANNEALING) // max(1, self.n_annealing), len(_ANNEALING) - 1)
         weight = np.where(held, _ANNEALING[level], 1.0)
         since, length = course.cooling
-        smaller = np.ones(len(t)) if since < 0 else _COOLING ** np.clip((t - since) / length, 0.0, 1.0)
+        smaller = SMALLER**course.progress.level * np.ones(len(t))
+        if since >= 0:
+            smaller *= (COOLED / smaller) ** np.clip((t - since) / length, 0.0, 1.0)
         # With all sets in every step there is no noise to average out, and the sites need not become slower.
         rho = np.full(len(t), _RHO_ALL) if self.all_in_each else _RHO * smaller
         rate = np.where(held, 0.0, _RATE * smaller)
@@ -176,10 +201,11 @@ class SparseInference:
         return Pace(rho, rate * real, weight, np.full(len(t), ridge))  # type: ignore[arg-type]
 
     def _next_start(self, course: Course) -> Course:
-        score = -np.inf if course.broken else self.score(course)
-        if score > course.best_score:
+        scored = Scored(-np.inf, np.zeros(0)) if course.broken else self.scored(course)
+        if scored.score > course.best_score:
             course = course._replace(
-                best=course.state, best_score=score, best_trial=course.trial, best_step=course.step,
+                best=course.state, best_score=scored.score, best_trial=course.trial, best_step=course.step,
+                progress=Progress(scored, course.step),
                 scores=course.bounds,  # kept here until it is known which start continues
             )  # fmt: skip
         following, none = course.trial + 1, np.zeros(0)
@@ -194,14 +220,22 @@ class SparseInference:
         return self._cooled_if_due(course)
 
     def _checked_course(self, course: Course) -> Course:
-        score = self.score(course)
-        course = course._replace(scores=np.append(course.scores, score))
-        if score > course.best_score:
-            course = course._replace(best=course.state, best_score=score, best_step=course.step)
+        scored = self.scored(course)
+        course = course._replace(scores=np.append(course.scores, scored.score))
+        if scored.score > course.best_score:
+            course = course._replace(best=course.state, best_score=scored.score, best_step=course.step)
+        if course.cooling[0] >= 0:
+            return course
+        before = course.progress.level
+        course = course._replace(progress=self.patience.after(course.progress, scored, course.step))
+        if course.progress.level > before and course.best_score > scored.score:
+            course = course._replace(state=course.best)  # smaller steps begin at the best place
         return self._cooled_if_due(course)
 
     def _cooled_if_due(self, course: Course) -> Course:
-        if course.cooling[0] >= 0 or self.all_in_each or not self._is_due(course):
+        """Let the steps become smaller where most of them, or of the time, are spent."""
+        late = self.clock.limit is not None and self.clock.seconds > _STEADY * self.clock.limit
+        if self.all_in_each or not (late or course.step >= _STEADY * self.plan.max_iter):
             return course
         left = self.plan.max_iter - course.step
         wanted = max(2 * _CHECK, round((1.0 / _STEADY - 1.0) * course.step))
@@ -209,18 +243,6 @@ class SparseInference:
             seconds_left = max(0.0, self.clock.limit - self.clock.seconds)
             wanted = min(wanted, int(0.9 * seconds_left / max(self._seconds_a_step, 1e-9)))
         return course._replace(cooling=(course.step, max(1, min(left, wanted))))
-
-    def _is_due(self, course: Course) -> bool:
-        """Whether the steps should become smaller: nothing is gained, or most of the steps or the time are spent."""
-        late = self.clock.limit is not None and self.clock.seconds > _STEADY * self.clock.limit
-        return late or course.step >= _STEADY * self.plan.max_iter or self._has_stalled(course)
-
-    def _has_stalled(self, course: Course) -> bool:
-        if len(course.scores) <= _WINDOW:
-            return False
-        gained = np.max(course.scores[-_WINDOW:]) - np.max(course.scores[:-_WINDOW])
-        part = self.plan.tol / 100.0 if self.all_in_each else self.plan.tol
-        return bool(gained < part * abs(course.scores[-1]))
 
     def verdict(self, course: Course) -> Verdict | None:
         """Stop when nothing is gained any more, at a limit, or where no step is finite."""
@@ -233,31 +255,24 @@ class SparseInference:
         since, length = course.cooling
         of_steps = Verdict("stopped", f"the limit of {self.plan.max_iter} steps")
         if since >= 0 and course.step >= since + length:
-            if self._has_stalled(course._replace(scores=course.scores[: self._n_checks(since)])):
-                gained = f"{_WINDOW * _CHECK} steps gained less than {self.plan.tol:g} of the score"
-                return Verdict("converged", gained)
             by_time = self.clock.limit is not None and since < _STEADY * self.plan.max_iter
             return Verdict("stopped", self.watch.out_of_time) if by_time else of_steps
-        if self.all_in_each and self._has_stalled(course):
-            return Verdict("converged", f"{_WINDOW * _CHECK} steps gained next to nothing")
+        if since < 0 and self.patience.is_spent(course.progress, course.step):
+            return Verdict("converged", f"{course.step - course.progress.step} steps gained nothing worth mentioning")
         if course.step >= self.plan.max_iter:
             return of_steps
         return Verdict("stopped", self.watch.out_of_time) if self.clock.is_up else None
 
-    def _n_checks(self, step: int) -> int:
-        """Return how many scores there were up to a step: the score of the best start, and one every few steps."""
-        return 1 + step // _CHECK - self.n_trial // _CHECK
-
-    def score(self, course: Course) -> float:
-        """Return the mean expected log-likelihood of the held-out sets; without any, the bound."""
+    def scored(self, course: Course) -> Scored:
+        """Return the mean expected log-likelihood of the held-out sets and its parts; without any, the bound."""
         state, solved = course.state, self._solved(course.state, course.ridge)
         if len(self.held_out):
-            total, weight = _expected(state, solved, self._held_out_chunks())
-            score = total / weight
+            each, weight = _expected(state, solved, self._held_out_chunks())
+            scored = Scored(float(each @ weight / np.sum(weight)), each)
         else:
-            total, _ = _expected(state, solved, self._chunks(self.training, N_POINTS))
-            score = total - float(np.sum(np.asarray(solved.whitened.kl)))
-        return score if np.isfinite(score) else -np.inf
+            each, weight = _expected(state, solved, self._chunks(self.training, N_POINTS))
+            scored = Scored(float(each @ weight) - float(np.sum(np.asarray(solved.whitened.kl))), np.zeros(0))
+        return scored if np.isfinite(scored.score) else Scored(-np.inf, np.zeros(0))
 
     def _solved(self, state: SparseState, ridge: float) -> Solved:
         return solve(state, np.asarray(ridge), self.plan.settings.jitter)
@@ -286,11 +301,13 @@ class SparseInference:
     def conclude(self, course: Course, verdict: Verdict) -> Inferred:
         """Take the best state, and estimate its bound on points that the fit has not seen."""
         self.reader.shutdown()
+        self.reached = course.best_score
         state, solved = self.best(course)
         rng = np.random.default_rng([self.plan.seed, 5])
         some = np.sort(rng.permutation(self.training)[:_SCORED])
-        total, _ = _expected(state, solved, self._chunks(some, 4 * N_POINTS))
-        bound = total * len(self.training) / max(1, len(some)) - float(np.sum(np.asarray(solved.whitened.kl)))
+        expected, weight = _expected(state, solved, self._chunks(some, 4 * N_POINTS))
+        total = float(expected @ weight) * len(self.training) / max(1, len(some))
+        bound = total - float(np.sum(np.asarray(solved.whitened.kl)))
         state, solved = jax.tree.map(np.asarray, (state, solved))
         start = self.starts[course.best_trial].name
         each = "part of the utilities" if state.prior.shared else "utility"
@@ -299,11 +316,13 @@ class SparseInference:
         return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, (note,))
 
 
-def _expected(state: SparseState, solved: Solved, chunks: Iterable[tuple[Sets, np.ndarray]]) -> tuple[float, float]:
-    """Return the expected log-likelihood of all sets, and their weight."""
-    total, weight = 0.0, 0.0
+def _expected(
+    state: SparseState, solved: Solved, chunks: Iterable[tuple[Sets, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the expected log-likelihoods of the sets, and their weights; what fills up chunks is left out."""
+    each, weights = [np.zeros(0)], [np.zeros(0)]
     for sets, normals in chunks:
-        expected = np.asarray(score(state, solved, sets, normals), float)
-        total += float(np.sum(sets.weight * expected))
-        weight += float(np.sum(sets.weight))
-    return total, weight
+        real = sets.weight > 0
+        each.append(np.asarray(score(state, solved, sets, normals), float)[real])
+        weights.append(sets.weight[real].astype(float))
+    return np.concatenate(each), np.concatenate(weights)

@@ -2,12 +2,16 @@
 
 from typing import NamedTuple, Protocol
 
+import equinox as eqx
 import numpy as np
 
 from choicegp.inference.sparse.feed import Source
+from choicegp.inference.sparse.network import TrainedNetwork
 from choicegp.inference.sparse.step import SparseSettings, SparseState
+from choicegp.inference.sparse.stopping import Progress
 from choicegp.inference.starts import FIRST_VARIANCE, rescaled
-from choicegp.model.kernels import RBF, Additive, Kernel, Warped, kernel_named
+from choicegp.model.kernels import RBF, Additive, Kernel, Linear, Warped, kernel_named
+from choicegp.model.mapped import Mapped
 from choicegp.model.prior import UtilityPrior
 
 _LEAST_HELD_OUT = 1000  # sets from which on some are held out
@@ -16,14 +20,18 @@ _WAVES = (1.0, 0.3, 0.1, 0.05)  # first lengthscales of waves in single features
 _SCALES = (1.0, 0.5, 0.25)  # of a user's own kernel's lengthscales
 _FAINT = 0.01  # part of the first variance that waves have at the smooth start
 _MODULATION = 3.0  # lengthscale over which the size of waves varies, times that of the smooth part
+_BENDS = 2.0  # lengthscale of what a network's outputs, of unit size, leave over
+_BESIDE = 0.01  # first variance of the other utilities' outputs, as a part of their own size
+_FAINTEST = -6.0  # first log variance of a trend in the plain features
 _FIRST_WARP = 0.1  # weights of the logarithms in the features' scales: near the ends they are felt, elsewhere hardly
 
 
 class KernelStart(NamedTuple):
-    """A kernel to start from, and what it is called."""
+    """A kernel to start from, what it is called, and the network that says what the utilities are at first, if any."""
 
     name: str
     prior: UtilityPrior
+    trained: TrainedNetwork | None = None
 
 
 def kernel_starts(
@@ -56,6 +64,20 @@ def kernel_starts(
     return (smooth, *waves)
 
 
+def network_start(trained: TrainedNetwork, n_features: int, *, shared: bool = False) -> KernelStart:
+    """Return the kernel of a network's outputs: each utility follows its own output, and bends with all of them."""
+    d = len(trained.sizes)
+    lengthscales = np.append(np.full(n_features, np.sqrt(n_features)), np.full(d, _BENDS))
+    kernel = Mapped(RBF(lengthscales, FIRST_VARIANCE) + Linear(), trained.network)
+    prior = UtilityPrior.create(kernel, n_features, d, shared=shared)
+    p = prior.n_parts
+    linear = np.full((p, n_features + d), _FAINTEST)
+    linear[:, n_features:] = 2.0 * np.log(trained.sizes) + np.log(_BESIDE)
+    linear[np.arange(p - d, p), np.arange(n_features, n_features + d)] = 2.0 * np.log(trained.sizes)
+    prior = eqx.tree_at(lambda prior: prior.kernels.kernel.second.log_variance, prior, linear)
+    return KernelStart("a network", prior, trained)
+
+
 class Course(NamedTuple):
     """What is known so far."""
 
@@ -67,7 +89,8 @@ class Course(NamedTuple):
     best_trial: int
     best_step: int
     scores: np.ndarray  # of the checks since the best start continued
-    # Step after which the steps become smaller, and in how many; (-1, 0) before that is known
+    progress: Progress  # of the best start, and since it continued
+    # Step after which the steps become smaller whatever is gained, and in how many; (-1, 0) before that is known
     cooling: tuple[int, int]
     ridge: float  # see `Pace`
     bounds: np.ndarray  # of the steps of the start that continues
@@ -80,8 +103,8 @@ class Plan(NamedTuple):
     n_inducing: int
     batch_size: int
     max_iter: int
-    # Nothing is gained any more when the score rises by less than this part of itself in some checks (with all sets in
-    # every step, the bound by a hundredth of that).
+    # Nothing is gained any more when the score rises by less than this part of itself and than its standard error (with
+    # all sets in every step, the bound by a hundredth of that part).
     tol: float
     settings: SparseSettings
     lapse: float | None

@@ -46,6 +46,7 @@ from choicegp.model.derivatives import expected_derivatives, sampled_log_likelih
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
 _FIRST_SIZE = 3.0  # of the utilities at the start
+_FIRST_PRECISION = 99.0  # of the sites at a start from given utilities: it begins near them
 _DECAY, _EPSILON = (0.9, 0.98), 1e-3  # of Adam
 
 
@@ -98,6 +99,15 @@ def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.
 
 
 _variance_at = program(UtilityPrior.variance)
+
+
+def placed(state: SparseState, solved: "Solved", utilities: np.ndarray) -> SparseState:
+    """Return a start near given utilities (d, M) of the inducing points, each at those of its own part."""
+    n, d = state.points.shape[1], len(utilities)
+    v = np.einsum("dij,dj->di", np.asarray(solved.inverse_root)[-d:], utilities)
+    linear = np.array(state.linear)
+    linear[-d:] = (1.0 + _FIRST_PRECISION) * v
+    return state._replace(precision=np.array(state.precision) + _FIRST_PRECISION * np.eye(n), linear=linear)  # type: ignore[arg-type]
 
 
 def _ridged(precision: Array, ridge: Array) -> Array:
