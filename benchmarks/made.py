@@ -10,8 +10,8 @@ options were fixed.
     python benchmarks/made.py --data DIR --models ChoiceGP        # all problems, without pymoo
 
 Prints one line of JSON per problem and model: pooled A-mean, share of sets predicted exactly and seconds of the fit
-(the first of each number of utilities and features compiles); of ChoiceGP also the mean normalised log probability of the
-answers, and for every tenth of predicted probability its size and how far the prediction is from what was observed,
+(the first of each number of utilities and features compiles); of ChoiceGP also the mean normalised log probability of
+the answers, and for every tenth of predicted probability its size and how far the prediction is from what was observed,
 with the number of tenths whose 95% interval does not hold the prediction.
 """
 

@@ -39,7 +39,7 @@ def _network(
     layers: tuple[int, ...], size: float, bend: Callable[[np.ndarray], np.ndarray], x: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
-    """Return the outputs of a network of random weights; ``size`` is that of the weights of its first layer."""
+    """Return the outputs of a network of random weights; ``size`` scales the weights of its first layer."""
     values = 2.0 * x - 1.0
     for number, width in enumerate(layers):
         weights = rng.normal(size=(values.shape[1], width)) / np.sqrt(values.shape[1])

@@ -1,4 +1,4 @@
-"""A network whose outputs explain the choices: the features that a sparse fit adds to those of the objects.
+"""A network whose outputs explain the choices: further features of the objects, for a sparse fit.
 
 It is trained as if its outputs were the utilities, on the likelihood of the choices, by Adam with decaying weights and
 a falling rate; the held-out sets, which also judge the fit, choose which of its states is kept.  A network has no

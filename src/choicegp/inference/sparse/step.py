@@ -102,7 +102,7 @@ _variance_at = program(UtilityPrior.variance)
 
 
 def placed(state: SparseState, solved: "Solved", utilities: np.ndarray) -> SparseState:
-    """Return a start near given utilities (d, M) of the inducing points, each at those of its own part."""
+    """Return a start near given utilities (d, M) of the inducing points, each at the points of its own part."""
     n, d = state.points.shape[1], len(utilities)
     v = np.einsum("dij,dj->di", np.asarray(solved.inverse_root)[-d:], utilities)
     linear = np.array(state.linear)

@@ -1,7 +1,7 @@
 """When a sparse fit gains no more: judged on sets that are held out, with the standard error of what was gained.
 
 A gain is the mean difference of the held-out sets' log scores from those at the last gain; the sets are the same, so
-its standard error is that of a paired difference.  What is smaller than this error is no evidence of a gain, however
+its standard error is of a paired difference.  What is smaller than this error is no evidence of a gain, however
 often it is seen, and what is larger is one even where it is a small part of the score.  Fits that gain no more for some
 time are given smaller steps, with which noise that hides a gain becomes smaller, and end only when these gain nothing
 either.
