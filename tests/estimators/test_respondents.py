@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets
 
 QUICK = {"object_effects": False, "n_restarts": 1, "max_iter": 36, "progress": False}
 
@@ -41,7 +41,9 @@ def test_people_who_are_not_known_are_new_ones(model, halves):
     _, test = halves
     strangers = replace(test, respondents=np.array([f"stranger {k}" for k in range(len(test))], dtype=object))
     unnamed = replace(test, respondents=None)
-    for one, other in zip(model.predict_proba(strangers), model.predict_proba(unnamed), strict=True):
+    with pytest.warns(UserWarning, match="18 of the 18 respondents that these sets name are not known"):
+        named = model.predict_proba(strangers)
+    for one, other in zip(named, model.predict_proba(unnamed), strict=True):
         np.testing.assert_allclose(one, other)
 
 
@@ -78,7 +80,9 @@ def test_later_answers_are_learned_without_a_fit(model, study, halves):
     assert first.respondents_ == (0, 1, 2, 3, 4)
     assert len(adapted.data_) == len(train)
     # Her own answers are known now.
-    assert np.mean(adapted.log_prob(mine)) > np.mean(first.log_prob(mine)) + 0.1
+    with pytest.warns(UserWarning, match="1 of the 1 respondents"):
+        before = np.mean(first.log_prob(mine))
+    assert np.mean(adapted.log_prob(mine)) > before + 0.1
     again = first.adapt(mine.take([0, 1])).adapt(mine.take([2, 3, 4]))
     for one, other in zip(adapted.predict_proba(asked), again.predict_proba(asked), strict=True):
         np.testing.assert_allclose(one, other, atol=0.05)
@@ -92,6 +96,10 @@ def test_people_who_are_alone_have_no_population(halves):
         model.utilities(test)
     with pytest.raises(ChoiceGPError, match="no population"):
         model.recommend(test)
+    with pytest.raises(ChoiceGPError, match="no population"):
+        model.effects()
+    with pytest.raises(ChoiceGPError, match="nothing is known about new people"):
+        model.shares({"some": [0, 1]}, people="new")
 
 
 def test_a_threshold_is_each_persons_own():
@@ -151,6 +159,27 @@ def test_sets_and_people_are_left_out(model, halves):
     assert np.corrcoef(new, by_person.pointwise)[0, 1] > 0.7
     with pytest.raises(ChoiceGPError, match="by must be"):
         model.loo(by="person")
+    # Fits without a set and cavities estimate the same; fits without a person do not.
+    both = compare({"pooled": by_set._replace(method="cavity"), "hierarchical": by_set})
+    assert set(both.index) == {"pooled", "hierarchical"}
+    with pytest.raises(ChoiceGPError, match="with the same left out"):
+        compare({"set": by_set, "person": by_person})
+
+
+def test_rows_of_another_table_are_other_objects(model, halves):
+    train, _ = halves
+    other = ChoiceData.from_sets(train.X[:3] + 1.0, [[0, 1, 2]], [[0]], respondents=["visitor"])
+    adapted = model.adapt(other.with_encoding(train.encoding))
+    assert len(adapted.data_.X) == len(train.X) + 3
+    assert len(set(adapted.data_.object_ids.tolist())) == len(adapted.data_.X)
+    known = zip(model.predict_proba(train), adapted.predict_proba(train), strict=True)
+    assert max(np.max(np.abs(one - two)) for one, two in known) < 0.1
+
+
+def test_adapt_refuses_empty_answers_where_there_is_no_threshold(model):
+    nothing = ChoiceData.from_sets(model.data_.X, [[0, 1]], [[]], respondents=["visitor"], empty="none")
+    with pytest.raises(ChoiceGPError, match="such answers need a threshold"):
+        model.adapt(nothing)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,11 @@ def checked(
         raise ChoiceGPError(f"size must be between {_SMALLEST} and {_LARGEST} objects; got {size}")
     if len(objects) < size:
         raise ChoiceGPError(f"there are {len(objects)} objects, fewer than the {size} to show")
+    if model is not None and model.fitted_.study is not None:
+        raise ChoiceGPError(
+            "sets are proposed by models of one person: use a ChoiceGP with respondents='pooled' and the answers of "
+            "the person who is asked"
+        )
     if respondent is not None:
         raise ChoiceGPError("models of several respondents are not available yet: leave respondent out")
     number_option("seconds", seconds, 0.0, float("inf"))

@@ -271,7 +271,10 @@ class ChoiceGP(MarketNumbers):
         if self.fitted_.study is None:
             raise ChoiceGPError("adapt works with models of many people: use ChoiceGP(respondents='hierarchical')")
         options = FitOptions.validated(self.get_params(deep=False) | {"n_utilities": self.n_utilities_})
-        options = options._replace(errors=self.errors_, object_effects=self.fitted_.has_effects)
+        options = options._replace(
+            errors=self.errors_, object_effects=self.fitted_.has_effects, threshold=self.errors_.has_threshold
+        )
+        options.decided(data)  # refuses empty answers where there is no threshold
         with computing(self.device):
             fitted = adapted(self.fitted_, data.with_encoding(self.encoding_), options, Clock(self.max_seconds))
         return type(self)(**self.get_params(deep=False))._keep(fitted)
@@ -312,6 +315,7 @@ class ChoiceGP(MarketNumbers):
     def threshold_utilities(self) -> Utilities:
         """Return where the threshold lies, as contrasts to the mean of the shown objects: each part has shape (d,)."""
         self._check_fitted()
+        self._check_population()
         if not self.errors_.has_threshold:
             raise ChoiceGPError("this model has no threshold: use ChoiceGP(threshold=True)")
         fitted = self.fitted_
@@ -322,6 +326,7 @@ class ChoiceGP(MarketNumbers):
     def dominance_proba(self, X1: Any, X2: Any) -> np.ndarray:
         """Return P(first dominates), P(second dominates), P(incomparable) for each pair of rows, (n, 3)."""
         self._check_fitted()
+        self._check_population()
         # One table of ids for both: two objects that training did not see must not share an effect.
         known = dict(self.fitted_.codes)
         with computing(self.device):

@@ -125,6 +125,11 @@ def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], Fi
     if unknown:
         raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes the options of ChoiceGP")
     checked = FitOptions.validated(ChoiceGP(1, **options).get_params())
+    if checked.respondents != "pooled":
+        raise ChoiceGPError(
+            "the number of utilities is chosen with respondents='pooled'; fit the chosen number with "
+            f"{checked.respondents!r} afterwards"
+        )
     if checked.inference in ("sparse", "mcmc"):
         raise ChoiceGPError(
             "the number of utilities is chosen with inference='dense'; fit the chosen number by "

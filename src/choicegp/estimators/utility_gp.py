@@ -15,7 +15,7 @@ from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, Utilities, objec
 from choicegp.inference.posterior import Posterior
 from choicegp.model.error_models import ErrorModel
 from choicegp.model.kernels import Kernel
-from choicegp.model.prior import HyperPriors, Objects
+from choicegp.model.prior import THRESHOLD, HyperPriors, Objects
 from choicegp.prediction.contrasts import contrasts
 from choicegp.prediction.extrapolation import Outside, together
 from choicegp.prediction.utilities import joint_samples, recommended
@@ -146,7 +146,11 @@ class UtilityGP(Estimator):
         fitted = self.fitted_
         with computing(self.device):
             shown: Objects | int = fitted.n_shown
-            if fitted.posterior.is_sparse:
+            if fitted.study is not None:
+                everything = fitted.study.objects
+                seen = everything.codes != THRESHOLD
+                shown = Objects(everything.X[seen], everything.codes[seen])
+            elif fitted.posterior.is_sparse:
                 rows = np.unique(fitted.data.flat_shown)
                 shown = Objects((fitted.data.X[rows] - fitted.centre) / fitted.scale, np.zeros(len(rows), int))
             return contrasts(fitted.posterior, fitted.objects(X), shown)
@@ -212,6 +216,7 @@ class UtilityGP(Estimator):
         from choicegp.evaluation.effects import model_effects
 
         self._check_fitted()
+        self._check_population()
         with computing(self.device):
             return model_effects(self, n_background=n_background, random_state=random_state).frame()
 
@@ -245,6 +250,11 @@ class UtilityGP(Estimator):
         from choicegp.storage.datatree import datatree
 
         self._check_fitted()
+        if self.fitted_.study is not None:
+            raise ChoiceGPError(
+                "to_datatree knows one person: in a model of many people each set has utilities of its own. Use "
+                "model.loo() for leave-one-out"
+            )
         with computing(self.device):
             return datatree(self.fitted_, n_samples, random_state)
 

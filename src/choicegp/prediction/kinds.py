@@ -1,5 +1,6 @@
 """Predictions for data of several kinds: each set's answer is predicted by its own question."""
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,6 +38,15 @@ def _of_people(
     objects = fitted.objects(data) if objects is None else objects
     numbers = np.full(len(data), NEW) if data.respondents is None else study.numbers(data.respondents)
     places = study.places_of(numbers)
+    if data.respondents is not None and np.any(numbers == NEW):
+        named = set(np.asarray(data.respondents, dtype=object).tolist())
+        unknown = len(named - set(study.ids))
+        warnings.warn(
+            f"{unknown} of the {len(named)} respondents that these sets name are not known to the model: their answers "
+            "are predicted as those of new people",
+            UserWarning,
+            stacklevel=2,
+        )
     kinds = np.full(len(data), "keep") if data.kinds is None else data.kinds
     parts: list[tuple[np.ndarray, Predictor]] = []
     for crowd in np.unique(places[:, 0]).tolist():

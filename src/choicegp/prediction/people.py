@@ -37,9 +37,9 @@ def utilities_of_people(
         if crowd == NEW:
             repeat = np.zeros(len(mine), int)
             posterior = posterior.taken(repeat)
-        normals = rng.normal(size=(len(mine), n_draws, order))
+        normals = rng.normal(size=(len(posterior.gain), n_draws, order))
         drawn = np.asarray(_drawn(jax.tree.map(jnp.asarray, posterior), objects, population, normals))
-        result[:, mine] = np.swapaxes(drawn, 0, 1)
+        result[:, mine] = np.swapaxes(drawn[: len(mine)], 0, 1)
     return result
 
 

@@ -68,6 +68,8 @@ def _numbers(fitted: Fitted, people: Any) -> np.ndarray | None:
     if isinstance(people, str):
         if people != "new":
             raise ChoiceGPError(f"people must be 'new' or a list of respondents; got {people!r}")
+        if fitted.study.prior.alone:
+            raise ChoiceGPError("with respondents='individual' nothing is known about new people: name respondents")
         return np.full(N_NEW, NEW)
     if not np.iterable(people) or not (people := list(people)):
         raise ChoiceGPError(f"people must be 'new' or a list of respondents; got {kind_of(people)}")
@@ -75,7 +77,7 @@ def _numbers(fitted: Fitted, people: Any) -> np.ndarray | None:
     unknown = [person for person, number in zip(people, numbers, strict=True) if number == NEW]
     if unknown:
         raise ChoiceGPError(f"the model does not know the respondents {listed(unknown)}; people='new' is for new ones")
-    return numbers
+    return np.unique(numbers)
 
 
 def shares(fitted: Fitted, assortments: Any, asked: Asked) -> tuple[pd.DataFrame, Market]:

@@ -86,6 +86,8 @@ class LooResult(NamedTuple):
         How many sets the result cannot be trusted on, in words; empty when there is none.
     notes : tuple of str
         What else a careful reader may want to know.
+    left_out : {"set", "respondent"}
+        What each score is without.
     """
 
     elpd: float
@@ -97,6 +99,7 @@ class LooResult(NamedTuple):
     method: str
     warning: str = ""
     notes: tuple[str, ...] = ()
+    left_out: str = "set"
 
     def __str__(self) -> str:
         lines = [f"elpd {self.elpd:.1f} (se {self.se:.1f}), {self.n_effective:.1f} effective parameters, {self.method}"]
@@ -175,8 +178,15 @@ def leave_one_out(
         from choicegp.selection.people_loo import people_scores
 
         check_one_of("by", by, ("set", "respondent"))
+        if method != "cavity" or max_refits is not None:
+            raise ChoiceGPError("a model of many people has no other method, and no max_refits: leave them out")
         pointwise, gaps = people_scores(fitted, by, clock or Clock(None))
-        return loo_result(pointwise, gaps, np.zeros(0, int), "", ())
+        found = loo_result(pointwise, gaps, np.zeros(0, int), "", ())._replace(left_out=by)
+        if by == "set":
+            return found
+        # The sets of one person are not independent: her sum is one observation.
+        numbers = fitted.study.numbers(np.asarray(data.respondents, dtype=object))
+        return found._replace(se=standard_error(np.bincount(numbers, pointwise)))
     if by != "set":
         raise ChoiceGPError(f"by={by!r} needs a model of many people: this one knows one person")
     if posterior.is_sparse:

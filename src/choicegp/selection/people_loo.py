@@ -5,6 +5,7 @@ again, given what everyone else has said; without all of them, she is a new pers
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ def people_scores(fitted: Fitted, by: str, clock: Clock) -> tuple[np.ndarray, Pe
         if by == "respondent":
             mean, root, _ = population_of(others)
             alone = study._replace(mean=np.asarray(mean), root=np.asarray(root), crowds=(), ids=())
-            result[sets] = _log_scores(fitted._replace(study=alone), mine)
+            result[sets] = _log_scores(fitted._replace(study=alone), replace(mine, respondents=None))
             continue
         for place, number in enumerate(sets.tolist()):
             without = learned_by(fitted, mine, others, left_out=place)

@@ -58,11 +58,15 @@ def choose_people(data: ChoiceData, options: FitOptions, clock: Clock) -> People
             own = options.with_threshold_as_in(data)._replace(respondents=name, intervals=False)
             fitted = fit_posterior(train, own, clock=clock)
             logs[name][held_out] = choice_predictor(fitted, test).log_probabilities(normalized=False)
-    scores = {name: float(np.mean(values)) for name, values in logs.items()}
+    weights = np.ones(len(data)) if data.weights is None else np.asarray(data.weights, float)
+    if not all(np.all(np.isfinite(values)) for values in logs.values()):
+        return PeopleChoice("hierarchical", {}, "some held-out answers have no probability: people were not compared")
+    scores = {name: float(np.average(values, weights=weights)) for name, values in logs.items()}
     best = max(scores, key=lambda name: scores[name])
     for name in ("pooled", "hierarchical", "individual"):
-        difference = logs[best] - logs[name]
-        error = float(np.std(difference) / np.sqrt(len(difference)))
+        # The sets of one person are not independent: her sum is one observation.
+        of_people = np.bincount(people, weights * (logs[best] - logs[name]))
+        error = float(np.std(of_people) * np.sqrt(len(of_people)) / np.sum(weights))
         if scores[best] - scores[name] <= error:
             break
     listed = ", ".join(f"{other} {scores[other]:.3f}" for other in CANDIDATES)

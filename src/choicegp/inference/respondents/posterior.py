@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from choicegp.compute.programs import program
+from choicegp.data.packing import padded_size
 from choicegp.inference.posterior import N_GAUSSIAN, Draws, Posterior
 from choicegp.inference.respondents.blocks import (
     inform,
@@ -63,7 +64,7 @@ class StudyPosterior(NamedTuple):
     lapse: Any = None
 
     def numbers(self, respondents: Any) -> np.ndarray:
-        """Return the numbers of respondents; `NEW` for those who did not answer, and for all where None is given."""
+        """Return the numbers of respondents; `NEW` for those who did not answer."""
         known = {respondent: number for number, respondent in enumerate(self.ids)}
         return np.array([known.get(respondent, NEW) for respondent in respondents], int)
 
@@ -82,6 +83,8 @@ class StudyPosterior(NamedTuple):
         else:
             _, rows, sites = self.crowds[number]
             if places is not None:
+                # Rounded up to a power of two by repeating the last: other numbers of people need no other programs.
+                places = np.pad(places, (0, padded_size(len(places), 0) - len(places)), mode="edge")
                 rows, sites = rows[places], Sites(sites.precision[places], sites.linear[places])
         own = Objects(self.objects.X[rows], self.objects.codes[rows])
         gain, pulled = (np.asarray(part) for part in _person_gains(self.prior, self.points, own, sites))
@@ -90,6 +93,10 @@ class StudyPosterior(NamedTuple):
     def said_by(self, crowd: CrowdSites, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what some people of a crowd say about the population: precision and linear part of v."""
         rows, sites = crowd.rows[places], Sites(crowd.sites.precision[places], crowd.sites.linear[places])
+        # Padding says nothing.
+        more = padded_size(len(places), 0) - len(places)
+        rows = np.pad(rows, ((0, more), (0, 0)), mode="edge")
+        sites = Sites(*(np.pad(part, ((0, more), *[(0, 0)] * (np.ndim(part) - 1))) for part in sites))  # type: ignore[arg-type]
         own = Objects(self.objects.X[rows], self.objects.codes[rows])
         precision, linear = _person_says(self.prior, self.points, own, sites)
         return np.asarray(precision), np.asarray(linear)

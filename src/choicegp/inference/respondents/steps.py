@@ -259,6 +259,15 @@ def conclude_study(
     The bound is the sum of the scores, less half the log determinant of the population's precision.
     """
     population = evidence(prior, study, sites)[1]
+    return population, score_people(prior, study, sites.people, population, normals, lapse)
+
+
+@program
+def score_people(
+    prior: StudyPrior, study: Study, people: tuple[Sites, ...], population: Population, normals: tuple,
+    lapse: Array | None,
+) -> tuple[Array, ...]:  # fmt: skip
+    """Return each person's part of the bound, (k, R), given the population."""
     roots = whitening_roots(prior.population, study.points)
 
     def of_chunk(chunk: tuple) -> Array:
@@ -276,10 +285,25 @@ def conclude_study(
         return value - 0.5 * (jnp.sum(moments.mean * dual, axis=(1, 2)) - traced + information.log_det)
 
     scores = []
-    for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
+    for crowd, own, draws in zip(study.crowds, people, normals, strict=True):
         chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
         scores.append(jax.lax.map(of_chunk, chunks))
-    return population, tuple(scores)
+    return tuple(scores)
+
+
+@program
+def annealed_people(
+    prior: StudyPrior, study: Study, people: tuple[Sites, ...], population: Population, normals: tuple,
+    weights: Array, lapse: Array | None,
+) -> tuple[Sites, ...]:  # fmt: skip
+    """Anneal the sites of people, given the population, which stays as it is."""
+
+    def step(people: tuple[Sites, ...], weight: Array) -> tuple[tuple[Sites, ...], None]:
+        sites = StudySites(people, jnp.zeros_like(population.mean))
+        target = pass_over_people(prior, study, sites, population, normals, weight, lapse).target
+        return jax.tree.map(lambda old, new: 0.5 * (old + new), people, target), None
+
+    return jax.lax.scan(step, people, weights)[0]
 
 
 def normals_of(study: Study, d: int, n_points: int, seed: int) -> tuple:

@@ -29,7 +29,7 @@ class Crowd(NamedTuple):
     people : int array (k, R)
         Numbers of the people; -1 for padding.
     rows : int array (k, R, n)
-        The objects that each of them saw, as rows of the study's objects; padding repeats the first.
+        The objects that each of them saw, as rows of the study's objects; padding repeats the last.
     sets : tuple of SetBatch
         With a leading axis of chunks; ``rows`` (k, a, R s) are places among a person's own n objects, and s sets in a
         row belong to one person.
@@ -84,24 +84,31 @@ class Answers(NamedTuple):
     errors: ErrorModel
 
 
-def gathered(answers: Answers, n_people: int, n_numbers: int, n_utilities: int) -> tuple[Crowd, ...]:
-    """Gather the sets of ``n_people`` people; ``n_numbers`` is the order of the population's whole precision."""
+def gathered(
+    answers: Answers, n_people: int, n_numbers: int, n_utilities: int, *, roomy: bool = False
+) -> tuple[Crowd, ...]:
+    """Gather the sets of ``n_people`` people; ``n_numbers`` is the order of the population's whole precision.
+
+    With ``roomy``, numbers are rounded up to powers of two, so that other answers need no other programs.
+    """
     owners, objects = _seen(answers)
     counts = np.bincount(owners, minlength=n_people)
     starts = np.concatenate([[0], np.cumsum(counts)])
-    shapes = _shapes(counts)
+    shapes = _shapes(counts, 0 if roomy else 2)
     crowds = []
     for n in np.unique(shapes[shapes > 0]).tolist():
         people = np.flatnonzero(shapes == n)
         cells = n_utilities * n * max(n_numbers, n_utilities * n)
         at_once = max(1, min(_MOST_AT_ONCE, _CELLS // cells, len(people)))
+        if roomy:
+            at_once = padded_size(at_once, 0)
         n_chunks = -(-len(people) // at_once)
         padded = np.pad(people, (0, n_chunks * at_once - len(people)), constant_values=-1)
         owner = np.where(padded >= 0, padded, people[0])  # padding sees what the first person saw
         rows = objects[starts[owner][:, None] + np.minimum(np.arange(n), counts[owner][:, None] - 1)]
         sets = tuple(
             batch for kind in ("keep", "best", "worst")
-            if (batch := _batch(answers, kind, padded, rows, counts, n_chunks)) is not None
+            if (batch := _batch(answers, kind, padded, rows, counts, n_chunks, 0 if roomy else 2)) is not None
         )  # fmt: skip
         shape = (n_chunks, at_once)
         crowds.append(Crowd(padded.reshape(shape), rows.reshape(*shape, n).astype(np.int32), sets))
@@ -120,9 +127,9 @@ def _seen(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
     return pairs[:, 0], pairs[:, 1]
 
 
-def _shapes(counts: np.ndarray) -> np.ndarray:
+def _shapes(counts: np.ndarray, fineness: int) -> np.ndarray:
     """Return the number of objects to which each person is padded; there are few such numbers."""
-    shapes = np.array([padded_size(n, 2) if n else 0 for n in counts.tolist()])
+    shapes = np.array([padded_size(n, fineness) if n else 0 for n in counts.tolist()])
     while len(present := np.unique(shapes[shapes > 0])) > _SHAPES:
         cost = [(upper**3 - lower**3) * np.sum(shapes == lower) for lower, upper in pairwise(present)]
         cheapest = int(np.argmin(cost))
@@ -131,7 +138,7 @@ def _shapes(counts: np.ndarray) -> np.ndarray:
 
 
 def _batch(
-    answers: Answers, kind: str, people: np.ndarray, rows: np.ndarray, counts: np.ndarray, n_chunks: int
+    answers: Answers, kind: str, people: np.ndarray, rows: np.ndarray, counts: np.ndarray, n_chunks: int, fineness: int
 ) -> SetBatch | None:
     data, errors = answers.data, answers.errors.of_kind(kind)
     sizes, kinds = np.diff(data.offsets), np.full(len(data), "keep") if data.kinds is None else data.kinds
@@ -142,7 +149,7 @@ def _batch(
     sets = sets[np.argsort(answers.people[sets], kind="stable")]
     owner = answers.people[sets]
     number = np.arange(len(sets)) - np.searchsorted(owner, owner)
-    table = np.full((len(people), padded_size(int(number.max()) + 1, 2)), -1)
+    table = np.full((len(people), padded_size(int(number.max()) + 1, fineness)), -1)
     row_of = np.zeros(int(people.max()) + 1, int)
     row_of[people[people >= 0]] = np.flatnonzero(people >= 0)
     table[row_of[owner], number] = sets
@@ -174,10 +181,11 @@ def _batch(
 
 
 def studied(
-    objects: Objects, points: Objects, answers: Answers, n_people: int, n_parts: int, n_utilities: int
-) -> Study:
-    """Make the study of ``n_people`` people."""
-    crowds = gathered(answers, n_people, n_parts * len(points.X), n_utilities)
+    objects: Objects, points: Objects, answers: Answers, n_people: int, n_parts: int, n_utilities: int, *,
+    roomy: bool = False,
+) -> Study:  # fmt: skip
+    """Make the study of ``n_people`` people; for ``roomy`` see `gathered`."""
+    crowds = gathered(answers, n_people, n_parts * len(points.X), n_utilities, roomy=roomy)
     return Study(objects, points, crowds, n_people)
 
 
