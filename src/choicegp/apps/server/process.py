@@ -80,7 +80,7 @@ def _work(pipe: Connection, start: Callable[..., object] | None, arguments: tupl
     """Answer calls until the other side is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
-        os.nice(5)
+        os.nice(10)
     if start is not None:
         start(*arguments)
     while True:
