@@ -39,6 +39,12 @@ def test_rankings():
     assert data.set_ids.tolist() == ["7:1", "7:2"]
     assert [rows.tolist() for rows in data.shown] == [[1, 0, 2], [0, 2]]
     assert [rows.tolist() for rows in data.chosen] == [[1], [0]]
+    places = pd.DataFrame({"first": ["ink", "cap"], "second": ["pen", "pen"], "third": ["cup", None]}, index=[7, 8])
+    read = ChoiceData.from_rankings(X, places, by="id", set_ids=[7, 8])
+    assert [rows.tolist() for rows in read.shown][:2] == [rows.tolist() for rows in data.shown]
+    assert len(read) == 3
+    with pytest.raises(ChoiceGPError, match="row 8 of the rankings has an empty place before a filled one"):
+        ChoiceData.from_rankings(X, places[["first", "third", "second"]], by="id")
     first_two = ChoiceData.from_rankings(X, [[3, 0]], shown=[[0, 1, 2, 3]])
     assert [rows.tolist() for rows in first_two.shown] == [[3, 0, 1, 2], [0, 1, 2]]
     assert [rows.tolist() for rows in first_two.chosen] == [[3], [0]]

@@ -203,8 +203,9 @@ class OtherReaders:
         Parameters
         ----------
         X : array_like (t, c) or DataFrame
-        rankings : sequence of sequences
-            The objects of each set, the best first.
+        rankings : sequence of sequences, or DataFrame
+            The objects of each set, the best first. A table has one row per set and one column per place, such as
+            first, second and third; its last places may be empty.
         shown : sequence of sequences, optional
             The objects of each set, if only the first of them were ranked. Objects without a rank are below all others.
         on_error, **options

@@ -133,6 +133,8 @@ def read_rankings(
     X: pd.DataFrame | ArrayLike, rankings: Any, shown: Any = None, **options: Unpack[SetOptions]
 ) -> tuple[Draft, Findings]:
     """Read rankings, the best object first; the options are as in :func:`read_sets`."""
+    if isinstance(rankings, pd.DataFrame):
+        rankings = _rankings_of_places(rankings)
     ranked = flatten(rankings, "rankings")
     ranks = (np.arange(len(ranked.labels)) - offsets_of(ranked.sizes)[:-1][ranked.of_set] + 1).astype(np.float64)
     if shown is None:
@@ -147,6 +149,19 @@ def read_rankings(
     rank_of = pd.Series(ranks[rows >= 0], index=keys[rows >= 0])
     found = pd.Series(places).map(rank_of[~rank_of.index.duplicated()])
     return draft._replace(flat_chosen=None, marks=np.asarray(found, dtype=np.float64)), findings
+
+
+def _rankings_of_places(table: pd.DataFrame) -> list[list[Any]]:
+    """Return the objects of each row, whose columns are the first place, the second place and so on."""
+    empty = table.isna().to_numpy()
+    gaps = np.flatnonzero(np.any(empty[:, :-1] & ~empty[:, 1:], axis=1))
+    if len(gaps):
+        raise ChoiceGPError(
+            f"row {plain(table.index[gaps[0]])!r} of the rankings has an empty place before a filled one: only the "
+            "last places may be empty"
+        )
+    rows = zip(table.to_numpy(dtype=object).tolist(), empty.tolist(), strict=True)
+    return [[label for label, missing in zip(labels, gone, strict=True) if not missing] for labels, gone in rows]
 
 
 def read_ratings(
