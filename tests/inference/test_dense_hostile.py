@@ -11,7 +11,7 @@ import pytest
 
 from choicegp import ChoiceData
 from choicegp.compute.progress import Clock
-from choicegp.inference import dense, starts
+from choicegp.inference import annealing, dense, starts
 from choicegp.inference.driver import Learning
 from choicegp.model.prior import HyperPriors
 
@@ -35,7 +35,7 @@ def test_the_clock_stops_a_fit_and_what_was_reached_is_usable(problem):
     fit = fitted(problem, clock=Clock(0.0))
     assert fit.status == "stopped"
     assert fit.message == "the time limit of 0 s"
-    assert 0 < fit.n_iter <= dense.BLOCK
+    assert 0 < fit.n_iter <= annealing.BLOCK
     assert_usable(fit, problem)
 
 
@@ -62,10 +62,10 @@ class LateClock(Clock):
 
 def test_a_start_that_was_cut_short_is_not_taken_for_a_better_one(problem):
     # At a likelihood weight of 0.05 the bound is near zero, which looks better than any finished start.
-    blocks = len(starts.ANNEALING[0]) // dense.BLOCK + 2
+    blocks = len(starts.ANNEALING[0]) // annealing.BLOCK + 2
     fit = fitted(problem, n_starts=3, clock=LateClock(blocks + 1))
     assert fit.status == "stopped"
-    assert fit.n_iter == blocks * dense.BLOCK
+    assert fit.n_iter == blocks * annealing.BLOCK
 
 
 def test_the_limit_of_steps_stops_a_fit(problem):

@@ -70,7 +70,7 @@ def bare():
 def problem(bare):
     """The same problem with padding, which must show nowhere."""
     more = np.zeros(PADDING, dtype=int)
-    objects = Objects(*(np.concatenate([part, part[more]]) for part in bare.objects))
+    objects = Objects(*(np.concatenate([part, part[more]]) for part in bare.objects[:2]))
     return bare._replace(objects=objects, valid=np.concatenate([bare.valid, more == 1]))
 
 

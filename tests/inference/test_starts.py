@@ -142,7 +142,7 @@ def test_the_moments_of_draws_at_inducing_points_are_those_of_the_posterior(prob
     """A sparse posterior, as which the dense one may be seen too, has draws alone to say how its parts depend."""
     monkeypatch.setattr("choicegp.inference.posterior.N_GAUSSIAN", 2**14)
     posterior = posterior_of(made(2, shared=True), problem)[1]
-    X, codes = posterior.objects
+    X, codes = posterior.objects[:2]
     sparse = eqx.tree_at(lambda p: p.objects, posterior, Objects(np.stack([X] * 3), codes))
     some = Objects(X + 0.1, codes)
     (mean, covariance), (wanted, exact) = moments_at(sparse, some), moments_at(posterior, some)

@@ -42,8 +42,8 @@ def _of_people(
         named = set(np.asarray(data.respondents, dtype=object).tolist())
         unknown = len(named - set(study.ids))
         warnings.warn(
-            f"{unknown} of the {len(named)} respondents that these sets name are not known to the model: their answers "
-            "are predicted as those of new people",
+            f"{unknown} of the {len(named)} respondents that these sets name are not known to the model: they are "
+            "predicted as new people",
             UserWarning,
             stacklevel=2,
         )
