@@ -202,6 +202,16 @@ class TestLimits:
         client = site.client()
         assert [client.get(f"/p/{i:020}").status_code for i in range(5)] == [404] * 3 + [429] * 2
 
+    def test_wrong_links_lock_nobody_out_who_has_a_valid_one(self, sites):
+        site = sites(limits=Limits(misses=0.0, misses_burst=3.0))
+        anna, stranger = site.join(), site.client()
+        assert [stranger.get(f"/x{i}").status_code for i in range(5)] == [404] * 3 + [429] * 2
+        assert "wait a moment" in stranger.get("/x").text
+        assert stranger.request("HEAD", "/static/no.css").text == ""
+        paths = (anna.path, "/static/page.css", f"/join/{INVITE}", f"/owner/enter/{site.store.owner_token}")
+        assert [anna.client.get(path).status_code for path in paths] == [200, 200, 200, 303]
+        assert anna.send().status_code == 303
+
     def test_buckets_fill_again(self):
         now = [0.0]
         buckets = Buckets(rate=2.0, burst=3.0, most=2, clock=lambda: now[0])
