@@ -6,6 +6,8 @@ import re
 import pandas as pd
 import pytest
 
+from choicegp.apps.server.learning import Task
+
 from .conftest import INVITE
 
 PAGES = [
@@ -111,6 +113,15 @@ class TestPages:
         anna.send(chosen=(1,))
         row = f'<th scope="row">{kept}</th><td class="number">1</td><td class="number">1</td>'
         assert row in owner.get("/owner/population").text
+
+    def test_everyone_together_may_be_from_earlier_answers(self, site, owner):
+        anna = site.join()
+        anna.send()
+        known = site.stub.explained(Task(None, (("o1", "o2"),), (("o1",),)))
+        assert "from the first" not in owner.get("/owner/population").text
+        anna.send()
+        site.stub.explained = lambda task: known
+        assert "This is from the first 1 answers" in owner.get("/owner/population").text
 
     @pytest.mark.parametrize("path", ["99", "99/status", "0", "x", "1/model.exe", "1/secret.svg"])
     def test_what_is_not_there(self, site, owner, path):

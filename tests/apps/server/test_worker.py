@@ -107,6 +107,28 @@ class TestWorker:
         assert worker.explained(task(1, 5)) is None, "there are new answers"
         assert sum(call[0] == "explain" and len(call[1].shown) == 4 for call in fake.calls) == 1
 
+    def test_everyone_together_comes_last_and_at_most_once_a_minute(self, fake):
+        now = [0.0]
+        worker = Worker(SETUP, fake, clock=lambda: now[0])
+        soon(lambda: len(fake.calls) >= 2)
+        fake.gate.clear()
+        worker.learn(task(9, 3))
+        soon(lambda: worker.waiting() == 0)
+        assert worker.explained(task(None, 20)) is None
+        worker.learn(task(1, 5))
+        worker.explained(task(2, 4))
+        fake.gate.set()
+        soon(lambda: worker.explained(task(None, 20)))
+        assert [call[1].person for call in fake.calls if isinstance(call[-1], Task)] == [9, 2, 1, None]
+        assert worker.explained(task(None, 21)) == "learned", "the last known result"
+        assert worker.waiting() == 0
+        now[0] = 61.0
+        fake.gate.clear()
+        assert worker.explained(task(None, 22)) == "learned"
+        fake.gate.set()
+        soon(lambda: sum(call[0] == "explain" and call[1].person is None for call in fake.calls) == 2)
+        worker.close()
+
     def test_a_failure_is_reported_and_does_not_last(self, worker, fake, caplog):
         soon(lambda: len(fake.calls) >= 2)
         fake.broken = True
