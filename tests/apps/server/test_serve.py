@@ -55,6 +55,7 @@ class TestRefusals:
             port = str(taken.getsockname()[1])
             err = run("serve", table, "--port", port, "--db", str(tmp_path / "s.sqlite"))[1]
         assert "choose another one with --port" in err
+        assert not (tmp_path / "s.sqlite").exists(), "the owner's link would be lost"
 
 
 class TestStudy:

@@ -54,9 +54,9 @@ def serve(request: Request) -> None:
     if len(objects) < study.set_size:
         raise ChoiceGPError(f"{request.objects} has {len(objects)} objects, fewer than the {study.set_size} of a set")
     cards = Cards(objects, study, request.images)
-    store = open_study(request.db, objects)
     logging.basicConfig(level=logging.INFO if request.log else logging.WARNING, format="%(asctime)s %(message)s")
-    with store, _listening(request) as listener:
+    # The port comes first: a start that fails must not create a study whose owner's link nobody saw.
+    with _listening(request) as listener, open_study(request.db, objects) as store:
         worker = Worker(
             Setup(learned_from(store.objects, study), study.set_size, study.design, study.utilities, study.threshold)
         )
