@@ -10,7 +10,7 @@ import pytest
 from choicegp.apps.server import learning
 from choicegp.apps.server.learning import Proposal, Setup, Task
 from choicegp.apps.server.pictures import matters, without_styles
-from choicegp.apps.server.process import ComputingProcess, Failed
+from choicegp.apps.server.process import ComputingProcess, Failed, _end_with_parent
 from choicegp.apps.server.worker import Worker
 
 SETUP = Setup(pd.DataFrame({"x": range(9)}), 3, "information", 1, True)
@@ -175,6 +175,42 @@ class TestProcess:
         assert process.call(max, (2, 3), 60) == 3
         assert process.n_started == 3
         process.close()
+
+    def test_closing_ends_a_call_that_waits(self):
+        process, found = ComputingProcess(), []
+
+        def wait():
+            try:
+                process.call(time.sleep, (60,), 60)
+            except Failed as error:
+                found.append(str(error))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        soon(lambda: process._process is not None)
+        process.close()
+        thread.join(10)
+        assert found in (["the process ended"], ["the process was closed"])
+        with pytest.raises(Failed, match="was closed"):
+            process.call(max, (2, 3), 60)
+
+    def test_the_process_ends_with_its_parent(self, monkeypatch):
+        class Gone(BaseException):
+            pass
+
+        class Parent:
+            def join(self):
+                joined.append(True)
+
+        def end(code):
+            raise Gone
+
+        joined = []
+        monkeypatch.setattr("multiprocessing.parent_process", Parent)
+        monkeypatch.setattr(os, "_exit", end)
+        with pytest.raises(Gone):
+            _end_with_parent()
+        assert joined
 
 
 class TestPictures:

@@ -4,7 +4,10 @@ import contextlib
 import logging
 import os
 import secrets
+import signal
 import socket
+import threading
+from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -56,7 +59,7 @@ def serve(request: Request) -> None:
     cards = Cards(objects, study, request.images)
     logging.basicConfig(level=logging.INFO if request.log else logging.WARNING, format="%(asctime)s %(message)s")
     # The port comes first: a start that fails must not create a study whose owner's link nobody saw.
-    with _listening(request) as listener, open_study(request.db, objects) as store:
+    with _ended_in_order(), _listening(request) as listener, open_study(request.db, objects) as store:
         worker = Worker(
             Setup(learned_from(store.objects, study), study.set_size, study.design, study.utilities, study.threshold)
         )
@@ -73,6 +76,19 @@ def serve(request: Request) -> None:
         finally:
             worker.close()
     say("Stopped. All answers are saved; the same command continues the study.")
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM end the page as Ctrl-C does: uvicorn raises signals again, and by default nothing is closed then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def open_study(place: str | os.PathLike[str], objects: object) -> Store:
