@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ExtrapolationWarning,
         ReadingNote,
         StoreError,
+        StudyFull,
     )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
@@ -60,7 +61,9 @@ _PLACES = {
     "elicitation.request": "Proposed",
     "elicitation.session": "ChoiceSession Hint",
     "elicitation.store": "Store",
-    "errors": "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote StoreError",
+    "errors": (
+        "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote StoreError StudyFull"
+    ),
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
     "estimators.embedding_search": "EmbeddingSearch search_embedding",
@@ -115,6 +118,7 @@ __all__ = [
     "Sparse",
     "Store",
     "StoreError",
+    "StudyFull",
     "Utilities",
     "__version__",
     "compare",

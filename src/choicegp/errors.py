@@ -23,6 +23,10 @@ class StoreError(ChoiceGPError):
     """
 
 
+class StudyFull(StoreError):
+    """The study has as many participants as it may have."""
+
+
 class AlreadyAnswered(StoreError):
     """Another answer to the same question was recorded before; it is kept, and this one is not."""
 

@@ -106,6 +106,12 @@ def participants(connection: sa.Connection, **having: Any) -> list[Participant]:
     return [_participant(row) for row in connection.execute(query).mappings()]
 
 
+def n_participants(connection: sa.Connection) -> int:
+    """Return how many participants there are who were not deleted."""
+    query = sa.select(sa.func.count()).select_from(PARTICIPANTS).where(PARTICIPANTS.c.state != "deleted")
+    return int(connection.execute(query).scalar_one())
+
+
 def locked(connection: sa.Connection, participant: int) -> Participant:
     """Return a participant, about whom no other transaction writes until this one ends."""
     query = sa.select(PARTICIPANTS).where(PARTICIPANTS.c.id == participant).with_for_update()

@@ -165,7 +165,14 @@ class Store:
         self._database.write(self._work.set_owner, token)
         return token
 
-    def join(self, name: str | None = None, panel: dict[str, Any] | None = None) -> tuple[Participant, str]:
+    def join(
+        self,
+        name: str | None = None,
+        panel: dict[str, Any] | None = None,
+        *,
+        token: str | None = None,
+        most: int | None = None,
+    ) -> tuple[Participant, str]:
         """Add a participant.
 
         Parameters
@@ -174,6 +181,10 @@ class Store:
             No two participants have the same name.
         panel : dict, optional
             Identifiers of a panel.
+        token : str, optional
+            A secret that nobody can guess; by default a new one. The same token sent again joins once.
+        most : int, optional
+            Maximum number of participants; `StudyFull` refuses one more.
 
         Returns
         -------
@@ -181,9 +192,9 @@ class Store:
         token : str
             Proves who answers. Only its hash is stored: it cannot be read from a copy of the database.
         """
-        token = secrets.token_urlsafe(32)
+        proof = secrets.token_urlsafe(32) if token is None else token
         given = json_dict(panel or {}, "panel")
-        return self._database.write(self._work.join, participant_name(name), given, token), token
+        return self._database.write(self._work.join, participant_name(name), given, proof, most), proof
 
     def found_or_joined(self, name: str) -> Participant:
         """Return the participant of this name, who is added if there is none."""

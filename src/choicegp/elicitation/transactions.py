@@ -10,7 +10,7 @@ from choicegp.checks import listed
 from choicegp.elicitation import log
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, last_response
 from choicegp.elicitation.schema import PARTICIPANTS, STUDY
-from choicegp.errors import AlreadyAnswered, StoreError
+from choicegp.errors import AlreadyAnswered, StoreError, StudyFull
 
 Work = Callable[[sa.Connection], Any]
 _WORDS = {"answered": "an answer", "skipped": '"can\'t say"'}
@@ -46,12 +46,16 @@ def set_owner(connection: sa.Connection, token: str) -> None:
     connection.execute(STUDY.update(), {"owner_hash": log.hash_of(token)})
 
 
-def join(connection: sa.Connection, name: str | None, panel: dict[str, Any], token: str) -> Participant:
-    """Add a participant."""
+def join(
+    connection: sa.Connection, name: str | None, panel: dict[str, Any], token: str, most: int | None = None
+) -> Participant:
+    """Add a participant, unless the one with this token was added before."""
     proof = log.hash_of(token)
+    # One at a time: two who come together must not both find the name or the last place free.
+    connection.execute(sa.select(STUDY.c.id).with_for_update())
     if not log.participants(connection, token_hash=proof):
-        # One at a time: two who come together must not both find the name free.
-        connection.execute(sa.select(STUDY.c.id).with_for_update())
+        if most is not None and log.n_participants(connection) >= most:
+            raise StudyFull(f"the study has {most} participants, and takes no more")
         if name is not None and log.participants(connection, name=name):
             raise StoreError(f"there is a participant called {name!r} already; choose another name")
         values = {"token_hash": proof, "name": name, "state": "active", "panel": panel, "joined": log.now()}

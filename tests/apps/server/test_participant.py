@@ -5,7 +5,9 @@ from html import unescape
 
 import pytest
 
-from .conftest import INVITE
+from choicegp.apps.server.cards import Cards
+
+from .conftest import INVITE, URL, Client
 
 
 def text_of(page: str) -> str:
@@ -155,6 +157,21 @@ class TestWelcome:
         form = re.search(r'name="form" value="([^"]*)"', client.get(f"/join/{INVITE}").text)[1]
         assert site.join(client, form=form).path == site.join(client, form=form).path
         assert len(site.store.participants()) == 1
+
+    def test_a_form_sent_to_two_processes_joins_once(self, sites, objects):
+        from choicegp.apps.server.app import create_app
+
+        site = sites(participants=1)
+        other = create_app(site.study, site.store, Cards(objects, site.study), site.stub)
+        client = site.client()
+        form = re.search(r'name="form" value="([^"]*)"', client.get(f"/join/{INVITE}").text)[1]
+        anna = site.join(client, form=form)
+        again = Client(other, {"Origin": URL}).post(f"/join/{INVITE}", data={"form": form})
+        assert again.headers["location"] == anna.path, "although the study is full now"
+        assert len(site.store.participants()) == 1
+
+    def test_a_form_that_could_be_guessed_is_nobodys(self, site):
+        assert site.join(form="a").path != site.join(form="a").path
 
     def test_who_comes_again_may_continue(self, site):
         anna = site.join()

@@ -1,9 +1,9 @@
 """The application: everything that the pages share, and the one function that puts them together."""
 
-from collections import OrderedDict
-from collections.abc import Callable
+import base64
+import hashlib
+import hmac
 from importlib.resources import files
-from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +23,6 @@ from choicegp.elicitation.store import Store
 from choicegp.errors import StoreError
 
 _KINDS = {400: "bad", 403: "bad", 404: "lost", 405: "bad", 413: "bad", 422: "bad", 429: "busy", 503: "unsaved"}
-_MOST_FORMS = 10_000
 
 
 class Page:
@@ -50,17 +49,13 @@ class Page:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._forms: OrderedDict[str, str] = OrderedDict()
-        self._lock = Lock()
 
-    def once(self, form: str, make: Callable[[], str]) -> str:
-        """Return what was made when this form was sent first: a form that is sent twice joins once."""
-        with self._lock:
-            if form not in self._forms:
-                self._forms[form] = make()
-                while len(self._forms) > _MOST_FORMS:
-                    self._forms.popitem(last=False)
-            return self._forms[form]
+    def token_of(self, form: str) -> str:
+        """Return the token of whoever sends this form: one that is sent twice joins once, in whichever process."""
+        # Studies of earlier versions have no secret of their own; a form is a secret of its participant anyway.
+        secret = self.store.settings.get("secret") or self.store.settings["invite"]
+        made = hmac.digest(str(secret).encode(), form.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
     def html(self, template: str, language: Language, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page."""

@@ -1,6 +1,7 @@
 """The participant's pages: welcome, questions, and what was learned.  Nothing changes by GET."""
 
 import random
+import re
 import secrets
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from choicegp.apps.server.learning import Learned, Proposal, Task
 from choicegp.apps.server.standing import Standing, standing
 from choicegp.apps.server.study_file import PANEL, Language
 from choicegp.elicitation.events import ObjectId, Participant
-from choicegp.errors import AlreadyAnswered, StoreError
+from choicegp.errors import AlreadyAnswered, StoreError, StudyFull
 
 router = APIRouter(default_response_class=HTMLResponse)
 
@@ -22,6 +23,7 @@ COOKIE = "choicegp_participant"
 _MONTH = 30 * 24 * 3600
 _LONGEST_PANEL = 200
 _DRAWS = 200
+_FORM = re.compile(r"[A-Za-z0-9_-]{22,100}")  # what the welcome page made: nobody can guess it
 
 Shared = Annotated[Page, Depends(page_of)]
 Token = Annotated[str, InPath(min_length=20, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -145,11 +147,14 @@ def _joined(page: Page, invite: str, given: dict[str, str]) -> Response:
         return page.message(page.store.state, language)
     if language.consent and given.get("agree") != "yes":
         return RedirectResponse(f"/join/{invite}?note=consent_needed&lang={language.code}", 303)
-    if len(page.store.participants()) >= page.study.participants:
-        return page.message("full", language)
     panel = {name: given[name][:_LONGEST_PANEL] for name in page.study.panel if given.get(name)}
     panel["language"] = language.code
-    token = page.once(given.get("form", "")[:100] or secrets.token_urlsafe(16), lambda: page.store.join(panel=panel)[1])
+    form = given.get("form", "")
+    token = page.token_of(form if _FORM.fullmatch(form) else secrets.token_urlsafe(16))
+    try:
+        page.store.join(panel=panel, token=token, most=page.study.participants)
+    except StudyFull:
+        return page.message("full", language)
     visitor = Visit(page, token)
     visitor.proceed()
     reply = visitor.back()

@@ -99,7 +99,8 @@ def open_study(place: str | os.PathLike[str], objects: object) -> Store:
         store = Store.open(place)
     except StoreError as first:
         try:
-            return Store.open(place, objects, {"invite": secrets.token_urlsafe(24)})  # type: ignore[arg-type]  # checked there
+            made = {"invite": secrets.token_urlsafe(24), "secret": secrets.token_urlsafe(32)}
+            return Store.open(place, objects, made)  # type: ignore[arg-type]  # checked there
         except StoreError as second:
             if str(second) == str(first):
                 raise
