@@ -366,6 +366,13 @@ class Store:
         """Write the answers as the long table that ``choicegp fit --respondent respondent --empty none`` reads."""
         self.data().write(path)
 
+    def export_participants(self, path: str | os.PathLike[str]) -> None:
+        """Write a table of the participants, with how many answers each gave and the identifiers of a panel."""
+        from choicegp.elicitation.tables import participants_table
+        from choicegp.reading.text import write_table
+
+        write_table(participants_table(self.participants(), self.answers()), path)
+
 
 def _opened(place: str | os.PathLike[str], timeout: float, create: bool) -> "Database":
     try:

@@ -14,6 +14,7 @@ PAGES = [
     "/owner", "/owner/people/1", "/owner/people/1/status", "/owner/people/1/effects.svg", "/owner/people/1/model.cgp",
     "/owner/population", "/owner/population/status", "/owner/population/objects.svg", "/owner/downloads/events.jsonl",
     "/owner/downloads/answers.csv", "/owner/downloads/model.cgp", "/owner/downloads/report.html",
+    "/owner/downloads/participants.csv",
 ]  # fmt: skip
 FORMS = [
     ("/owner/state", {"state": "closed"}), ("/owner/people", {"name": "Eve"}), ("/owner/leave", {}),
@@ -81,6 +82,13 @@ class TestPages:
         assert re.search(r'<progress value="2" max="4"', page)
         assert f"http://127.0.0.1:8000/join/{INVITE}" in page
         assert "PROLIFIC_PID: p7" in owner.get("/owner/people/1").text
+
+    def test_who_came_more_than_once_is_marked(self, site, owner):
+        for who in ({"PROLIFIC_PID": "p7", "STUDY_ID": "s"}, {"PROLIFIC_PID": "p8", "STUDY_ID": "s"}, {}, {}):
+            site.join(**who)
+        assert "more than once" not in owner.get("/owner").text
+        site.join(PROLIFIC_PID="p7")
+        assert owner.get("/owner").text.count("came more than once") == 2
 
     def test_what_one_person_answered_and_what_it_says(self, site, owner):
         anna = site.join()
@@ -184,6 +192,15 @@ class TestDownloads:
         assert len(table) == 8
         data = ChoiceData.from_long(tmp_path / "answers.csv", respondent="respondent", empty="none")
         assert [len(one) for one in data.chosen] == [2, 0]
+
+    def test_participants_with_their_panel(self, site, owner, tmp_path):
+        site.join(PROLIFIC_PID="p7").send()
+        site.join(PROLIFIC_PID="p8", SESSION_ID="s")
+        (tmp_path / "people.csv").write_bytes(owner.get("/owner/downloads/participants.csv").content)
+        table = pd.read_csv(tmp_path / "people.csv")
+        assert table.columns[:5].tolist() == ["id", "label", "state", "joined", "n_answers"]
+        assert table["n_answers"].tolist() == [1, 0]
+        assert table["PROLIFIC_PID"].tolist() == ["p7", "p8"]
 
     def test_report(self, site, owner):
         site.join().send()

@@ -152,6 +152,14 @@ class TestWelcome:
         site.join(client, PROLIFIC_PID='a"b', other="no")
         assert site.store.participants()[0].panel == {"PROLIFIC_PID": 'a"b', "language": "en"}
 
+    def test_another_person_of_a_panel_is_not_offered_to_continue(self, site):
+        anna = site.join(PROLIFIC_PID="AAA")
+        assert f'href="{anna.path}"' in anna.client.get(f"/join/{INVITE}?PROLIFIC_PID=AAA").text
+        assert f'href="{anna.path}"' in anna.client.get(f"/join/{INVITE}").text
+        page = anna.client.get(f"/join/{INVITE}?PROLIFIC_PID=BBB").text
+        assert anna.path not in page
+        assert 'name="PROLIFIC_PID" value="BBB"' in page
+
     def test_a_form_sent_twice_joins_once(self, site):
         client = site.client()
         form = re.search(r'name="form" value="([^"]*)"', client.get(f"/join/{INVITE}").text)[1]
@@ -190,8 +198,10 @@ class TestWelcome:
         page = client.get(f"/join/{INVITE}").text
         assert "<p>We keep your answers.</p>" in page
         assert "&lt;b&gt;Nothing" in page
-        reply = client.post(f"/join/{INVITE}", data={"language": "en"})
-        assert "Please tick the box" in client.get(reply.headers["location"]).text
+        reply = client.post(f"/join/{INVITE}", data={"language": "en", "PROLIFIC_PID": "a&b"})
+        page = client.get(reply.headers["location"]).text
+        assert "Please tick the box" in page
+        assert 'name="PROLIFIC_PID" value="a&amp;b"' in page
         assert site.store.participants() == []
         assert "Question 1" in site.join(client, agree="yes").see()
         _, token = site.store.join("Zoe")

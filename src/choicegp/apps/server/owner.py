@@ -28,11 +28,12 @@ Picture = Literal["effects", "objects"]
 
 
 class Row(NamedTuple):
-    """A participant in the owner's table."""
+    """A participant in the owner's table; ``repeated``: the panel sent the same person as somebody else, too."""
 
     person: Participant
     standing: Standing
     last: str
+    repeated: bool = False
 
 
 def owned(page: Shared, request: Request) -> Page:
@@ -85,12 +86,18 @@ def _rows(page: Page) -> list[Row]:
     events: dict[int | None, list[Event]] = {}
     for event in page.store.events():
         events.setdefault(event.participant, []).append(event)
-    rows = []
-    for person in page.store.participants():
+    rows, people = [], page.store.participants()
+    named = Counter(who for person in people if (who := _named(page, person)))
+    for person in people:
         own = events.get(person.id, [])
         last = (own[-1].at if own else person.joined).strftime("%Y-%m-%d %H:%M")
-        rows.append(Row(person, standing(own), last))
+        rows.append(Row(person, standing(own), last, named[_named(page, person)] > 1))
     return rows
+
+
+def _named(page: Page, person: Participant) -> tuple[tuple[str, Any], ...]:
+    """Return by what a panel names a participant."""
+    return tuple((name, person.panel[name]) for name in page.study.persons if name in person.panel)
 
 
 @router.post("/people")
@@ -219,6 +226,15 @@ def answers(page: Owned) -> Response:
         file = Path(folder) / "answers.csv"
         page.store.export_long(file)
         return _file(file.read_bytes(), "answers.csv", "text/csv; charset=utf-8")
+
+
+@router.get("/downloads/participants.csv")
+def participants(page: Owned) -> Response:
+    """Return the participants as a table, with the identifiers of a panel."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "participants.csv"
+        page.store.export_participants(file)
+        return _file(file.read_bytes(), "participants.csv", "text/csv; charset=utf-8")
 
 
 @router.get("/downloads/report.html")

@@ -3,7 +3,9 @@
 import random
 import re
 import secrets
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi import Path as InPath
@@ -114,9 +116,10 @@ def welcome(
     if page.store.state != "open":
         return page.message(page.store.state, language)
     known = page.store.by_token(request.cookies.get(COOKIE, "")) if not new else None
-    panel = {
-        name: request.query_params[name][:_LONGEST_PANEL] for name in page.study.panel if name in request.query_params
-    }
+    panel = _panel(page, dict(request.query_params))
+    # A panel may send several people to one device: who comes as somebody else is not offered to continue.
+    if known is not None and any(known.panel.get(name) != value for name, value in panel.items()):
+        known = None
     return page.html(
         "welcome.html", language, panel=panel, note=note, action=f"/join/{invite}", form=secrets.token_urlsafe(16),
         known=request.cookies.get(COOKIE) if known is not None else None, here=str(request.url.path),
@@ -146,9 +149,9 @@ def _joined(page: Page, invite: str, given: dict[str, str]) -> Response:
     if page.store.state != "open":
         return page.message(page.store.state, language)
     if language.consent and given.get("agree") != "yes":
-        return RedirectResponse(f"/join/{invite}?note=consent_needed&lang={language.code}", 303)
-    panel = {name: given[name][:_LONGEST_PANEL] for name in page.study.panel if given.get(name)}
-    panel["language"] = language.code
+        back = {"note": "consent_needed", "lang": language.code, "new": "true", **_panel(page, given)}
+        return RedirectResponse(f"/join/{invite}?{urlencode(back)}", 303)
+    panel = {**_panel(page, given), "language": language.code}
     form = given.get("form", "")
     token = page.token_of(form if _FORM.fullmatch(form) else secrets.token_urlsafe(16))
     try:
@@ -160,6 +163,11 @@ def _joined(page: Page, invite: str, given: dict[str, str]) -> Response:
     reply = visitor.back()
     reply.set_cookie(COOKIE, token, max_age=_MONTH, secure=page.secure, httponly=True, samesite="lax")
     return reply
+
+
+def _panel(page: Page, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the identifiers of a panel."""
+    return {name: given[name][:_LONGEST_PANEL] for name in page.study.panel if given.get(name)}
 
 
 def _check_invite(page: Page, invite: str) -> None:

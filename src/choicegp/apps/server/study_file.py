@@ -17,6 +17,7 @@ Local = Mapping[str, str]
 
 DESIGNS = ("information", "predictive", "uncertain", "best", "space-filling", "random")
 PANEL = ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID", "workerId", "assignmentId", "hitId")
+_PERSONS = ("PROLIFIC_PID", "workerId")
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})?")
 _PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _UNITS = {
@@ -106,6 +107,11 @@ class Study(NamedTuple):
     panel: tuple[str, ...] = PANEL
     completion_url: str | None = None
     decimal: str | None = None
+
+    @property
+    def persons(self) -> tuple[str, ...]:
+        """The parameters that name a person: those of the known panels, or else the first."""
+        return tuple(name for name in self.panel if name in _PERSONS) or self.panel[:1]
 
     def language(self, code: object = None) -> Language:
         """Return the language with this code, or the default."""
