@@ -29,9 +29,11 @@ if TYPE_CHECKING:
         ChoiceGPError,
         Defect,
         ExtrapolationWarning,
+        NotPossible,
         ReadingNote,
         StoreError,
         StudyFull,
+        Unavailable,
     )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
@@ -62,7 +64,8 @@ _PLACES = {
     "elicitation.session": "ChoiceSession Hint",
     "elicitation.store": "Store",
     "errors": (
-        "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote StoreError StudyFull"
+        "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning NotPossible ReadingNote StoreError "
+        "StudyFull Unavailable"
     ),
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
@@ -105,6 +108,7 @@ __all__ = [
     "Hint",
     "HyperPriors",
     "LooResult",
+    "NotPossible",
     "PairGP",
     "Paper",
     "ParetoEmbedding",
@@ -119,6 +123,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StudyFull",
+    "Unavailable",
     "Utilities",
     "__version__",
     "compare",

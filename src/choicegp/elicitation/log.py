@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from choicegp.elicitation.events import STEPS, Event, Participant, Question
 from choicegp.elicitation.schema import EVENTS, PARTICIPANTS, STUDY
-from choicegp.errors import StoreError
+from choicegp.errors import NotPossible
 
 
 def now() -> str:
@@ -117,7 +117,7 @@ def locked(connection: sa.Connection, participant: int) -> Participant:
     query = sa.select(PARTICIPANTS).where(PARTICIPANTS.c.id == participant).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None or row["state"] == "deleted":
-        raise StoreError(f"there is no participant {participant}: the id is wrong, or the person was deleted")
+        raise NotPossible(f"there is no participant {participant}: the id is wrong, or the person was deleted")
     return _participant(row)
 
 

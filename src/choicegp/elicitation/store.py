@@ -12,7 +12,7 @@ from choicegp.checks import check_one_of, listed, plain
 from choicegp.elicitation.arguments import json_dict, object_ids, participant_column, participant_name, question_key
 from choicegp.elicitation.catalogue import as_frame, as_plain, checked_objects, differences
 from choicegp.elicitation.events import Answer, Event, ObjectId, Participant, Question, Recorded, answers, last_response
-from choicegp.errors import ChoiceGPError, StoreError
+from choicegp.errors import ChoiceGPError, NotPossible, StoreError
 from choicegp.files import replaced_when_complete
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Store:
     def participant(self, who: Who) -> Participant:
         """Return a participant by id or name, in the present state."""
         if (found := self._find(who)) is None:
-            raise StoreError(f"there is no participant {who!r} in {self.where}; add one with join")
+            raise NotPossible(f"there is no participant {who!r} in {self.where}; add one with join")
         return found
 
     def _find(self, who: Who) -> Participant | None:
@@ -318,7 +318,7 @@ class Store:
         if key is None:
             last = last_response(self.events(number))
             if last is None or last.question is None:
-                raise StoreError("there is no answer to undo")
+                raise NotPossible("there is no answer to undo")
             key = last.question
         return self._database.write(self._work.undo, number, question_key(key))
 

@@ -10,7 +10,7 @@ from choicegp.checks import listed
 from choicegp.elicitation import log
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, last_response
 from choicegp.elicitation.schema import PARTICIPANTS, STUDY
-from choicegp.errors import AlreadyAnswered, StoreError, StudyFull
+from choicegp.errors import AlreadyAnswered, NotPossible, StudyFull
 
 Work = Callable[[sa.Connection], Any]
 _WORDS = {"answered": "an answer", "skipped": '"can\'t say"'}
@@ -57,7 +57,7 @@ def join(
         if most is not None and log.n_participants(connection) >= most:
             raise StudyFull(f"the study has {most} participants, and takes no more")
         if name is not None and log.participants(connection, name=name):
-            raise StoreError(f"there is a participant called {name!r} already; choose another name")
+            raise NotPossible(f"there is a participant called {name!r} already; choose another name")
         values = {"token_hash": proof, "name": name, "state": "active", "panel": panel, "joined": log.now()}
         added = connection.execute(PARTICIPANTS.insert().returning(PARTICIPANTS.c.id), values).scalar_one()
         log.add(connection, "joined", added)
@@ -79,14 +79,14 @@ def ask(
     same = log.event_of(connection, key, 0)
     if same is not None:
         if (same.participant, same.shown) != (participant, shown):
-            raise StoreError(f"the key {key!r} belongs to another question; use a new one")
+            raise NotPossible(f"the key {key!r} belongs to another question; use a new one")
         return Question.of(same, repeated=True)
     if (waiting := log.open_question(connection, participant)) is not None:
         return waiting
     if (state := log.study_state(connection)) != "open":
-        raise StoreError(f"the study is {state}: nothing new is asked")
+        raise NotPossible(f"the study is {state}: nothing new is asked")
     if person.state != "active":
-        raise StoreError(f"{person.label} has {person.state} and is not asked any more")
+        raise NotPossible(f"{person.label} has {person.state} and is not asked any more")
     return Question.of(log.add(connection, "asked", participant, question=key, shown=shown, **why))
 
 
@@ -94,16 +94,16 @@ def respond(connection: sa.Connection, key: str, kind: str, chosen: tuple[Object
     """Record an answer or a skip, or return the one that was recorded before if it is the same."""
     asked = log.event_of(connection, key, 0)
     if asked is None or asked.participant is None or asked.shown is None:
-        raise StoreError(f"there is no question with the key {key!r}; ask first")
+        raise NotPossible(f"there is no question with the key {key!r}; ask first")
     log.locked(connection, asked.participant)
     if unknown := [one for one in chosen or () if one not in asked.shown]:
-        raise StoreError(f"chosen holds objects that were not shown: {listed(unknown)}")
+        raise NotPossible(f"chosen holds objects that were not shown: {listed(unknown)}")
     if (before := log.event_of(connection, key, 1)) is not None:
         if before.kind != kind or set(before.chosen or ()) != set(chosen or ()):
             raise AlreadyAnswered(_conflict(before))
         return Recorded(before, True)
     if log.study_state(connection) == "closed":
-        raise StoreError("the study is closed: no answer is taken any more")
+        raise NotPossible("the study is closed: no answer is taken any more")
     return Recorded(log.add(connection, kind, asked.participant, question=key, chosen=chosen), False)
 
 
@@ -121,9 +121,9 @@ def undo(connection: sa.Connection, participant: int, key: str) -> Question:
         return again
     last = last_response(log.events(connection, participant))
     if last is None or last.question != key:
-        raise StoreError("only the last answer can be undone")
+        raise NotPossible("only the last answer can be undone")
     if log.study_state(connection) == "closed":
-        raise StoreError("the study is closed: no answer is undone any more")
+        raise NotPossible("the study is closed: no answer is undone any more")
     log.add(connection, "undone", participant, question=key)
     if (waiting := log.open_question(connection, participant)) is not None:
         log.add(connection, "withdrawn", participant, question=waiting.key)

@@ -20,9 +20,9 @@ from choicegp.apps.server.security import LOG, LOOPBACK, Guard, Limits
 from choicegp.apps.server.study_file import Language, Study, said
 from choicegp.apps.server.worker import Thinker
 from choicegp.elicitation.store import Store
-from choicegp.errors import StoreError
+from choicegp.errors import NotPossible, StoreError
 
-_KINDS = {400: "bad", 403: "bad", 404: "lost", 405: "bad", 413: "bad", 422: "bad", 429: "busy", 503: "unsaved"}
+_KINDS = {400: "bad", 403: "bad", 404: "lost", 405: "bad", 409: "bad", 413: "bad", 422: "bad", 429: "busy"}
 
 
 class Page:
@@ -123,6 +123,7 @@ def create_app(
     app.mount("/static", StaticFiles(directory=str(files("choicegp.apps.server") / "static")))
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(NotPossible, _not_possible)
     app.add_exception_handler(StoreError, _not_saved)
     hosts = LOOPBACK if url is None else LOOPBACK | {urlsplit(url).hostname or ""}
 
@@ -133,9 +134,9 @@ def create_app(
     return app
 
 
-def _error(request: Request, status: int) -> Response:
+def _error(request: Request, status: int, kind: str | None = None) -> Response:
     page = page_of(request)
-    return page.message(_KINDS.get(status, "error"), page.language_of(request), status)
+    return page.message(kind or _KINDS.get(status, "error"), page.language_of(request), status)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -148,6 +149,10 @@ async def _not_understood(request: Request, error: Exception) -> Response:
     return _error(request, 422)
 
 
+async def _not_possible(request: Request, error: Exception) -> Response:
+    return _error(request, 409)
+
+
 async def _not_saved(request: Request, error: Exception) -> Response:
     LOG.error("%s: the database refused what a page asked for", type(error).__name__)
-    return _error(request, 503)
+    return _error(request, 503, "unsaved" if request.method == "POST" else "away")

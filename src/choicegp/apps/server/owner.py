@@ -15,7 +15,7 @@ from choicegp.apps.server.learning import Learned, Task
 from choicegp.apps.server.participant import Shared, Token, in_words
 from choicegp.apps.server.standing import Standing, standing
 from choicegp.elicitation.events import Event, Participant
-from choicegp.errors import ChoiceGPError, StoreError
+from choicegp.errors import ChoiceGPError, NotPossible, StoreError
 
 router = APIRouter(prefix="/owner", default_response_class=HTMLResponse)
 
@@ -106,6 +106,9 @@ def add(page: Owned, request: Request, name: Annotated[str, Form(max_length=200)
     try:
         person, token = page.store.join(name.strip() or None)
     except ChoiceGPError as error:
+        # What a database says of itself, such as its address, is for the log.
+        if isinstance(error, StoreError) and not isinstance(error, NotPossible):
+            raise
         return _overview(page, request, name=name, problem=str(error))
     base = (page.url or str(request.base_url)).rstrip("/")
     return _overview(page, request, f"{base}/p/{token}", person.label)
@@ -267,7 +270,7 @@ def delete(page: Owned, number: Number, sure: Annotated[Literal["yes"], Form()])
 def _found(page: Page, number: int) -> Participant:
     try:
         return page.store.participant(number)
-    except StoreError:
+    except NotPossible:
         raise HTTPException(404) from None
 
 

@@ -17,7 +17,7 @@ from choicegp.apps.server.learning import Learned, Proposal, Task
 from choicegp.apps.server.standing import Standing, standing
 from choicegp.apps.server.study_file import PANEL, Language
 from choicegp.elicitation.events import ObjectId, Participant
-from choicegp.errors import AlreadyAnswered, StoreError, StudyFull
+from choicegp.errors import AlreadyAnswered, NotPossible, StudyFull
 
 router = APIRouter(default_response_class=HTMLResponse)
 
@@ -266,7 +266,7 @@ def answer(
             page.store.answer(key, _labels(visitor, key, chosen or []) if action == "keep" else [])
     except AlreadyAnswered:
         return visitor.back("answered_before")
-    except StoreError:
+    except NotPossible:
         if page.store.state == "closed":
             return visitor.back()
         raise
@@ -295,7 +295,7 @@ def undo(visitor: Visited, key: Key) -> Response:
         raise HTTPException(422)
     try:
         visitor.page.store.undo(visitor.person, key)
-    except StoreError:
+    except NotPossible:
         return visitor.back("nothing_to_undo")
     return visitor.back("undone")
 
