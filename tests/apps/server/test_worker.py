@@ -12,6 +12,8 @@ from choicegp.apps.server.learning import Proposal, Setup, Task
 from choicegp.apps.server.pictures import matters, without_styles
 from choicegp.apps.server.process import ComputingProcess, Failed, _end_with_parent
 from choicegp.apps.server.worker import Worker
+from choicegp.plotting.drawing import short, wrapped
+from choicegp.plotting.style import new_axes
 
 SETUP = Setup(pd.DataFrame({"x": range(9)}), 3, "information", 1, True)
 
@@ -141,6 +143,20 @@ class TestWorker:
         assert worker.next_set(1, {1}).shown == ("a", 5)
         assert "the process ended" in caplog.text
 
+    def test_a_failure_is_forgotten_after_a_while(self, fake):
+        now = [0.0]
+        worker = Worker(SETUP, fake, clock=lambda: now[0])
+        soon(lambda: len(fake.calls) >= 2)
+        fake.broken = True
+        for person in (1, None):
+            worker.explained(task(person, 4))
+            soon(lambda person=person: worker.explained(task(person, 4)) == "failed")
+        fake.broken, now[0] = False, 31.0
+        for person in (1, None):
+            assert worker.explained(task(person, 4)) is None
+            assert soon(lambda person=person: worker.explained(task(person, 4))) == "learned"
+        worker.close()
+
     def test_nothing_is_remembered_of_who_was_deleted(self, worker, fake):
         worker.explained(task(1, 4))
         soon(lambda: worker.explained(task(1, 4)))
@@ -219,6 +235,13 @@ class TestPictures:
         assert "style" not in text
         assert "<script" not in text
         assert text.count("<svg") == 1
+
+    @pytest.mark.parametrize("label", ["$5 to $9", r"$\nonsense{$"])
+    def test_dollars_are_no_formulas(self, label):
+        ax = new_axes(4.0, 3.0)
+        ax.set_xlabel(wrapped(short(label), 28))
+        assert ax.xaxis.label._preprocess_math(ax.get_xlabel()) == (label, False)
+        assert matters([(label, 1.0)], label).startswith(b"<?xml")
 
     def test_text_without_styles_stays(self):
         assert without_styles('<svg a="1"><g/></svg>').endswith('a="1"><g/></svg>')

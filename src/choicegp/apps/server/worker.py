@@ -21,6 +21,7 @@ _LIMIT = 180.0  # seconds of one call
 _MOST_KEPT = 5000  # people whose next sets are remembered
 _MOST_KNOWN = 200  # results, with their pictures
 _PATIENCE = 0.2  # seconds after a failure
+_RETRIED = 30.0  # seconds after which a failure is forgotten
 _RENEWED = 60.0  # seconds for which a model of all people is kept, although there are new answers
 
 
@@ -102,6 +103,8 @@ class Worker:
     def explained(self, task: Task) -> "Learned | Literal['failed'] | None":
         """Return what these answers say, or None while it is not known."""
         known = self._known.get(task.person)
+        if known is not None and known.learned == "failed" and self._clock() - known.at > _RETRIED:
+            known = None
         if known is not None and known.answers == _identity(task):
             return known.learned
         if known is None or task.person is not None:
@@ -185,6 +188,9 @@ class Worker:
         elif kind == "learn" and result is not None and task.person is not None:
             _keep(self._ready, task.person, result)
         elif kind == "explain":
+            waiting = self._wanted.get((kind, task.person))
+            if waiting is not None and _identity(waiting) == _identity(task):
+                del self._wanted[kind, task.person]  # somebody asked again while it was worked out
             self._known[task.person] = _Known(_identity(task), result or "failed", self._clock())
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
