@@ -22,7 +22,15 @@ TABLE = "choice_id,alt_id,choice,price\n1,pen,1,3\n1,ink,0,5\n2,pen,1,3\n2,cap,1
 class TestStart:
     @pytest.mark.parametrize(
         "arguments",
-        [["--help"], ["--version"], ["describe", "--help"], ["demo", "-h"], ["reproduce", "-h"], ["honesty", "-h"]],
+        [
+            ["--help"],
+            ["--version"],
+            ["describe", "--help"],
+            ["demo", "-h"],
+            ["reproduce", "-h"],
+            ["honesty", "-h"],
+            ["serve", "-h"],
+        ],
     )
     def test_help_loads_nothing_heavy_and_is_quick(self, arguments):
         code = (

@@ -255,7 +255,7 @@ def answer(
 ) -> Response:
     """Record an answer and ask the next question; the same answer sent twice counts once."""
     page = visitor.page
-    if key not in visitor.standing.keys or (action == "none" and not page.study.threshold):
+    if key not in visitor.standing.sets or (action == "none" and not page.study.threshold):
         raise HTTPException(422)
     if action == "keep" and not chosen:
         return visitor.back("nothing_ticked")
@@ -278,11 +278,7 @@ def answer(
 
 def _labels(visitor: Visit, key: str, places: list[int]) -> list[ObjectId]:
     """Return the objects at these places of the set that was shown."""
-    shown = next(
-        event.shown or ()
-        for event in visitor.page.store.events(visitor.person)
-        if event.question == key and event.shown
-    )
+    shown = visitor.standing.sets[key]
     if max(places) >= len(shown):
         raise HTTPException(422)
     return [shown[place] for place in dict.fromkeys(places)]
@@ -291,7 +287,7 @@ def _labels(visitor: Visit, key: str, places: list[int]) -> list[ObjectId]:
 @router.post("/p/{token}/undo")
 def undo(visitor: Visited, key: Key) -> Response:
     """Take the last answer back and show its question again."""
-    if key not in visitor.standing.keys:
+    if key not in visitor.standing.sets:
         raise HTTPException(422)
     try:
         visitor.page.store.undo(visitor.person, key)

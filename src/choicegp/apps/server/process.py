@@ -96,7 +96,7 @@ def _work(pipe: Connection, start: Callable[..., object] | None, arguments: tupl
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(OSError):
-        os.nice(5)
+        os.nice(10)
     if start is not None:
         start(*arguments)
     while True:

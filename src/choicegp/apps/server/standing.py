@@ -23,8 +23,8 @@ class Standing(NamedTuple):
         Every set that was shown.
     shown, chosen : tuple of tuple
         The answers that count.
-    keys : frozenset of str
-        Keys of all questions.
+    sets : dict
+        What each question showed, by its key.
     """
 
     question: Question | None
@@ -34,12 +34,12 @@ class Standing(NamedTuple):
     asked: frozenset[frozenset[ObjectId]]
     shown: tuple[tuple[ObjectId, ...], ...]
     chosen: tuple[tuple[ObjectId, ...], ...]
-    keys: frozenset[str]
+    sets: dict[str, tuple[ObjectId, ...]]
 
     @property
     def begun(self) -> bool:
         """Whether a question was asked."""
-        return bool(self.keys)
+        return bool(self.sets)
 
 
 def standing(events: Sequence[Event]) -> Standing:
@@ -70,5 +70,5 @@ def standing(events: Sequence[Event]) -> Standing:
         frozenset(frozenset(event.shown or ()) for event in asked),
         tuple(answer.question.shown for answer in given),
         tuple(answer.chosen for answer in given),
-        frozenset(event.question for event in asked if event.question is not None),
+        {event.question: event.shown or () for event in asked if event.question is not None},
     )
