@@ -231,8 +231,12 @@ class Store:
         return [one for one in self._database.read(self._log.participants) if one.state != "deleted"]
 
     def finish(self, who: Who) -> None:
-        """Note that a participant has finished: she is asked nothing more unless she undoes an answer."""
+        """Note that a participant has finished: she is asked nothing more unless she resumes or undoes an answer."""
         self._database.write(self._work.finish, self.participant(who).id)
+
+    def resume(self, who: Who) -> Participant:
+        """Let a participant continue who has finished; what was open is open again."""
+        return self._database.write(self._work.resume, self.participant(who).id)
 
     def delete_participant(self, who: Who) -> None:
         """Remove a participant with her name, token and answers; the log keeps only that somebody was deleted.

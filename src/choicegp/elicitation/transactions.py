@@ -71,6 +71,14 @@ def finish(connection: sa.Connection, participant: int) -> None:
         log.add(connection, "finished", participant)
 
 
+def resume(connection: sa.Connection, participant: int) -> Participant:
+    """Note that a participant continues."""
+    if log.locked(connection, participant).state == "finished":
+        log.change(connection, participant, state="active")
+        log.add(connection, "resumed", participant)
+    return log.locked(connection, participant)
+
+
 def ask(
     connection: sa.Connection, participant: int, key: str, shown: tuple[ObjectId, ...], why: dict[str, Any]
 ) -> Question:

@@ -102,6 +102,37 @@ class TestLoop:
         assert "Thank you!" in anna.see()
         assert "from one answer" in anna.see()
 
+    def test_who_stopped_may_continue(self, site):
+        anna = site.join()
+        shown = re.findall(r'<label for="c\d">(\w+)', anna.see())
+        for _ in range(2):
+            anna.client.post(f"{anna.path}/stop")
+        assert "Continue answering" in anna.see()
+        for _ in range(2):
+            assert anna.client.post(f"{anna.path}/next").status_code == 303
+        assert re.findall(r'<label for="c\d">(\w+)', anna.see()) == shown
+        kinds = [event.kind for event in site.store.events()]
+        assert kinds == ["opened", "joined", "asked", "finished", "resumed"]
+        for _ in range(4):
+            anna.send()
+        assert "Continue answering" not in anna.see()
+        anna.client.post(f"{anna.path}/next")
+        assert "Thank you!" in anna.see()
+
+    @pytest.mark.parametrize(("needed", "n"), [(None, 3), (2, 2), (9, 3)])
+    def test_the_way_back_to_a_panel_is_earned(self, sites, needed, n):
+        site = sites(completion_url="https://panel.example/done", sets=3, completion_sets=needed)
+        anna = site.join()
+        anna.client.post(f"{anna.path}/stop")
+        for left in range(n, 0, -1):
+            page = anna.see()
+            assert "panel.example" not in page
+            assert ("after one more question" if left == 1 else f"after {left} more questions") in page
+            anna.client.post(f"{anna.path}/next")
+            anna.send()
+            anna.client.post(f"{anna.path}/stop")
+        assert "panel.example/done" in anna.see()
+
     def test_without_answers_there_is_nothing_to_learn(self, site):
         anna = site.join()
         anna.client.post(f"{anna.path}/stop")

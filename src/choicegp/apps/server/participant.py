@@ -49,6 +49,18 @@ class Visit:
         """Read where she stands from the log."""
         self.standing: Standing = standing(self.page.store.events(self.person.id))
 
+    @property
+    def may_continue(self) -> bool:
+        """Whether there are questions left for somebody who has stopped."""
+        return self.standing.n_done < self.page.study.sets and self.page.store.state == "open"
+
+    @property
+    def n_missing(self) -> int:
+        """How many questions are left before she is sent back to a panel."""
+        study = self.page.study
+        needed = study.sets if study.completion_sets is None else min(study.completion_sets, study.sets)
+        return max(needed - self.standing.n_done, 0)
+
     def task(self) -> Task:
         """Return her answers as a task for the model."""
         code = self.language.code
@@ -214,11 +226,8 @@ def _end(visitor: Visit, here: str) -> Response:
         shortlist = page.cards.of([label for label, _ in found.shortlist], language.code)
         criteria = in_words(page, found, language)
         matter = ", ".join(page.cards.label(one, language.code) for one in found.matter)
-    matter = (
-        ", ".join(page.cards.label(one, language.code) for one in found.matter) if isinstance(found, Learned) else ""
-    )
     return page.html(
-        "end.html", language, here=here, standing=visitor.standing, found=found, shortlist=shortlist,
+        "end.html", language, here=here, standing=visitor.standing, visitor=visitor, found=found, shortlist=shortlist,
         criteria=criteria, matter=matter, n_objects=len(page.cards.ids), learned=isinstance(found, Learned),
     )  # fmt: skip
 
@@ -239,7 +248,9 @@ def in_words(page: Page, found: Learned, language: Language) -> list[list[str]]:
 
 @router.post("/p/{token}/next")
 def proceed(visitor: Visited, agree: Annotated[str, Form(max_length=10)] = "") -> Response:
-    """Ask the next question."""
+    """Ask the next question, also after she has stopped."""
+    if visitor.person.state == "finished" and visitor.may_continue:
+        visitor.person = visitor.page.store.resume(visitor.person)
     if visitor.language.consent and not visitor.standing.begun and agree != "yes":
         return visitor.back()
     visitor.proceed()

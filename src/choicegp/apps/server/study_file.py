@@ -90,6 +90,8 @@ class Study(NamedTuple):
         Parameters of the link that are kept with a participant.
     completion_url : str or None
         Where participants go when they have finished.
+    completion_sets : int or None
+        After how many questions they are sent there; None: after all.
     decimal : {".", ","} or None
         The decimal sign of numbers with units in the table; None where it is clear.
     """
@@ -107,6 +109,7 @@ class Study(NamedTuple):
     panel: tuple[str, ...] = PANEL
     completion_url: str | None = None
     decimal: str | None = None
+    completion_sets: int | None = None
 
     @property
     def persons(self) -> tuple[str, ...]:
@@ -202,6 +205,7 @@ def _study(table: dict[str, Any], folder: Path) -> Study:
         tuple(table.get("panel", PANEL)),
         _optional_text("completion_url", table),
         _optional_text("decimal", table),
+        _number("completion_sets", table, 0, 200) if "completion_sets" in table else None,
     )
     _check(study)
     return study
