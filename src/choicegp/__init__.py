@@ -29,8 +29,11 @@ if TYPE_CHECKING:
         ChoiceGPError,
         Defect,
         ExtrapolationWarning,
+        NotPossible,
         ReadingNote,
         StoreError,
+        StudyFull,
+        Unavailable,
     )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
@@ -60,7 +63,10 @@ _PLACES = {
     "elicitation.request": "Proposed",
     "elicitation.session": "ChoiceSession Hint",
     "elicitation.store": "Store",
-    "errors": "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning ReadingNote StoreError",
+    "errors": (
+        "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning NotPossible ReadingNote StoreError "
+        "StudyFull Unavailable"
+    ),
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
     "estimators.embedding_search": "EmbeddingSearch search_embedding",
@@ -102,6 +108,7 @@ __all__ = [
     "Hint",
     "HyperPriors",
     "LooResult",
+    "NotPossible",
     "PairGP",
     "Paper",
     "ParetoEmbedding",
@@ -115,6 +122,8 @@ __all__ = [
     "Sparse",
     "Store",
     "StoreError",
+    "StudyFull",
+    "Unavailable",
     "Utilities",
     "__version__",
     "compare",

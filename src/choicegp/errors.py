@@ -23,7 +23,19 @@ class StoreError(ChoiceGPError):
     """
 
 
-class AlreadyAnswered(StoreError):
+class Unavailable(StoreError):
+    """The database cannot be reached, read or written just now: the same may succeed later."""
+
+
+class NotPossible(StoreError):
+    """The study does not allow what was asked, such as an answer after its end: the message says why."""
+
+
+class StudyFull(NotPossible):
+    """The study has as many participants as it may have."""
+
+
+class AlreadyAnswered(NotPossible):
     """Another answer to the same question was recorded before; it is kept, and this one is not."""
 
 

@@ -76,6 +76,12 @@ def test_questions_are_asked_and_answered(fits):
     assert session.skip().event.kind == "skipped"
 
 
+def test_the_default_model_knows_of_none_before_the_first():
+    session = ChoiceSession(TABLE)
+    assert session._refitter._template.threshold is True
+    session.close()
+
+
 def test_answers_from_elsewhere_can_be_told(fits):
     session = ChoiceSession(TABLE)
     session.tell(["o1", "o2"], ["o2"])

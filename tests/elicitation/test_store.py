@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp import AlreadyAnswered, ChoiceData, ChoiceGPError, Store, StoreError
+from choicegp import AlreadyAnswered, ChoiceData, ChoiceGPError, Store, StoreError, StudyFull
 
 
 def kinds(store: Store) -> list[str]:
@@ -361,3 +361,12 @@ def test_a_store_in_memory_is_used_by_several_threads(pens):
     for thread in threads:
         thread.join()
     assert len(store.answers()) == 15
+
+
+def test_joining_by_a_token_counts_once_and_a_full_study_takes_nobody_more(store):
+    bert, token = store.join(token="t" * 43, most=2)
+    assert store.join(token=token, most=2) == (bert, token)
+    with pytest.raises(StudyFull, match="has 2 participants"):
+        store.join(most=2)
+    store.delete_participant("Anna")
+    assert store.join(most=2)[0].id != bert.id

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from choicegp.errors import StoreError
+from choicegp.errors import StoreError, Unavailable
 from choicegp.files import check_place
 
 _Result = TypeVar("_Result")
@@ -96,7 +96,7 @@ class Database:
         except (SQLAlchemyError, sqlite3.Error) as error:  # the second while a connection is set up
             if isinstance(error, DBAPIError) and lost(error):  # perhaps between the commit and its reply
                 outcome = "What is sent again counts once"
-            raise StoreError(f"{self._problem(error)}. {outcome}") from error
+            raise Unavailable(f"{self._problem(error)}. {outcome}") from error
 
     def _problem(self, error: Exception) -> str:
         """Say in one sentence what happened, where, and what to do."""

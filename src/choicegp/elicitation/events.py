@@ -12,7 +12,7 @@ ObjectId = str | int
 #: What happens to one question, and in which order: it is asked, then closed, and an answer may be undone.
 STEPS = {"asked": 0, "answered": 1, "skipped": 1, "withdrawn": 1, "undone": 2}
 #: What happens to a participant, and to the whole study.
-OTHERS = ("joined", "finished", "deleted", "opened", "paused", "closed")
+OTHERS = ("joined", "finished", "resumed", "deleted", "opened", "paused", "closed")
 
 
 class Event(NamedTuple):
@@ -26,8 +26,8 @@ class Event(NamedTuple):
         When it was recorded (UTC).
     kind : str
         "asked", "answered" (an empty ``chosen`` means "none of these"), "skipped" ("can't say"), "withdrawn" (a
-        question that was open when the answer before it was undone) or "undone"; "joined", "finished" or "deleted" for
-        a participant; "opened", "paused" or "closed" for the study.
+        question that was open when the answer before it was undone) or "undone"; "joined", "finished", "resumed" or
+        "deleted" for a participant; "opened", "paused" or "closed" for the study.
     participant : int or None
         Who; None for the whole study.
     question : str or None

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from choicegp.elicitation.events import STEPS, Event, Participant, Question
 from choicegp.elicitation.schema import EVENTS, PARTICIPANTS, STUDY
-from choicegp.errors import StoreError
+from choicegp.errors import NotPossible
 
 
 def now() -> str:
@@ -106,12 +106,18 @@ def participants(connection: sa.Connection, **having: Any) -> list[Participant]:
     return [_participant(row) for row in connection.execute(query).mappings()]
 
 
+def n_participants(connection: sa.Connection) -> int:
+    """Return how many participants there are who were not deleted."""
+    query = sa.select(sa.func.count()).select_from(PARTICIPANTS).where(PARTICIPANTS.c.state != "deleted")
+    return int(connection.execute(query).scalar_one())
+
+
 def locked(connection: sa.Connection, participant: int) -> Participant:
     """Return a participant, about whom no other transaction writes until this one ends."""
     query = sa.select(PARTICIPANTS).where(PARTICIPANTS.c.id == participant).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None or row["state"] == "deleted":
-        raise StoreError(f"there is no participant {participant}: the id is wrong, or the person was deleted")
+        raise NotPossible(f"there is no participant {participant}: the id is wrong, or the person was deleted")
     return _participant(row)
 
 

@@ -62,7 +62,8 @@ class ChoiceSession:
     design : str
         How sets are chosen once there is a model; see `next_set`.
     model : ChoiceGP, optional
-        Its options are used for all fits. By default two utilities without intervals and object effects, for speed.
+        Its options are used for all fits. By default two utilities with a threshold, because "none of these" is always
+        an answer, and for speed without intervals and object effects.
     pooled : bool
         Whether one model learns from the answers of all participants; by default each has one of her own.
     max_seconds : float
@@ -106,7 +107,7 @@ class ChoiceSession:
         from choicegp.estimators.choice_gp import ChoiceGP
 
         if model is None:
-            model = ChoiceGP(intervals="none", object_effects=False, random_state=random_state)
+            model = ChoiceGP(intervals="none", object_effects=False, threshold=True, random_state=random_state)
         if not isinstance(model, ChoiceGP):
             raise ChoiceGPError(f"model must be a ChoiceGP, not {kind_of(model)}")
         self._size, self._design = whole_number("set_size", set_size, 2), design

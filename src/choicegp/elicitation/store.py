@@ -12,7 +12,7 @@ from choicegp.checks import check_one_of, listed, plain
 from choicegp.elicitation.arguments import json_dict, object_ids, participant_column, participant_name, question_key
 from choicegp.elicitation.catalogue import as_frame, as_plain, checked_objects, differences
 from choicegp.elicitation.events import Answer, Event, ObjectId, Participant, Question, Recorded, answers, last_response
-from choicegp.errors import ChoiceGPError, StoreError
+from choicegp.errors import ChoiceGPError, NotPossible, StoreError
 from choicegp.files import replaced_when_complete
 
 if TYPE_CHECKING:
@@ -165,7 +165,14 @@ class Store:
         self._database.write(self._work.set_owner, token)
         return token
 
-    def join(self, name: str | None = None, panel: dict[str, Any] | None = None) -> tuple[Participant, str]:
+    def join(
+        self,
+        name: str | None = None,
+        panel: dict[str, Any] | None = None,
+        *,
+        token: str | None = None,
+        most: int | None = None,
+    ) -> tuple[Participant, str]:
         """Add a participant.
 
         Parameters
@@ -174,6 +181,10 @@ class Store:
             No two participants have the same name.
         panel : dict, optional
             Identifiers of a panel.
+        token : str, optional
+            A secret that nobody can guess; by default a new one. The same token sent again joins once.
+        most : int, optional
+            Maximum number of participants; `StudyFull` refuses one more.
 
         Returns
         -------
@@ -181,9 +192,9 @@ class Store:
         token : str
             Proves who answers. Only its hash is stored: it cannot be read from a copy of the database.
         """
-        token = secrets.token_urlsafe(32)
+        proof = secrets.token_urlsafe(32) if token is None else token
         given = json_dict(panel or {}, "panel")
-        return self._database.write(self._work.join, participant_name(name), given, token), token
+        return self._database.write(self._work.join, participant_name(name), given, proof, most), proof
 
     def found_or_joined(self, name: str) -> Participant:
         """Return the participant of this name, who is added if there is none."""
@@ -192,7 +203,7 @@ class Store:
     def participant(self, who: Who) -> Participant:
         """Return a participant by id or name, in the present state."""
         if (found := self._find(who)) is None:
-            raise StoreError(f"there is no participant {who!r} in {self.where}; add one with join")
+            raise NotPossible(f"there is no participant {who!r} in {self.where}; add one with join")
         return found
 
     def _find(self, who: Who) -> Participant | None:
@@ -220,8 +231,12 @@ class Store:
         return [one for one in self._database.read(self._log.participants) if one.state != "deleted"]
 
     def finish(self, who: Who) -> None:
-        """Note that a participant has finished: she is asked nothing more unless she undoes an answer."""
+        """Note that a participant has finished: she is asked nothing more unless she resumes or undoes an answer."""
         self._database.write(self._work.finish, self.participant(who).id)
+
+    def resume(self, who: Who) -> Participant:
+        """Let a participant continue who has finished; what was open is open again."""
+        return self._database.write(self._work.resume, self.participant(who).id)
 
     def delete_participant(self, who: Who) -> None:
         """Remove a participant with her name, token and answers; the log keeps only that somebody was deleted.
@@ -307,7 +322,7 @@ class Store:
         if key is None:
             last = last_response(self.events(number))
             if last is None or last.question is None:
-                raise StoreError("there is no answer to undo")
+                raise NotPossible("there is no answer to undo")
             key = last.question
         return self._database.write(self._work.undo, number, question_key(key))
 
@@ -354,6 +369,13 @@ class Store:
     def export_long(self, path: str | os.PathLike[str]) -> None:
         """Write the answers as the long table that ``choicegp fit --respondent respondent --empty none`` reads."""
         self.data().write(path)
+
+    def export_participants(self, path: str | os.PathLike[str]) -> None:
+        """Write a table of the participants, with how many answers each gave and the identifiers of a panel."""
+        from choicegp.elicitation.tables import participants_table
+        from choicegp.reading.text import write_table
+
+        write_table(participants_table(self.participants(), self.answers()), path)
 
 
 def _opened(place: str | os.PathLike[str], timeout: float, create: bool) -> "Database":

@@ -10,7 +10,7 @@ from choicegp.checks import listed
 from choicegp.elicitation import log
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, last_response
 from choicegp.elicitation.schema import PARTICIPANTS, STUDY
-from choicegp.errors import AlreadyAnswered, StoreError
+from choicegp.errors import AlreadyAnswered, NotPossible, StudyFull
 
 Work = Callable[[sa.Connection], Any]
 _WORDS = {"answered": "an answer", "skipped": '"can\'t say"'}
@@ -46,14 +46,18 @@ def set_owner(connection: sa.Connection, token: str) -> None:
     connection.execute(STUDY.update(), {"owner_hash": log.hash_of(token)})
 
 
-def join(connection: sa.Connection, name: str | None, panel: dict[str, Any], token: str) -> Participant:
-    """Add a participant."""
+def join(
+    connection: sa.Connection, name: str | None, panel: dict[str, Any], token: str, most: int | None = None
+) -> Participant:
+    """Add a participant, unless the one with this token was added before."""
     proof = log.hash_of(token)
+    # One at a time: two who come together must not both find the name or the last place free.
+    connection.execute(sa.select(STUDY.c.id).with_for_update())
     if not log.participants(connection, token_hash=proof):
-        # One at a time: two who come together must not both find the name free.
-        connection.execute(sa.select(STUDY.c.id).with_for_update())
+        if most is not None and log.n_participants(connection) >= most:
+            raise StudyFull(f"the study has {most} participants, and takes no more")
         if name is not None and log.participants(connection, name=name):
-            raise StoreError(f"there is a participant called {name!r} already; choose another name")
+            raise NotPossible(f"there is a participant called {name!r} already; choose another name")
         values = {"token_hash": proof, "name": name, "state": "active", "panel": panel, "joined": log.now()}
         added = connection.execute(PARTICIPANTS.insert().returning(PARTICIPANTS.c.id), values).scalar_one()
         log.add(connection, "joined", added)
@@ -67,6 +71,14 @@ def finish(connection: sa.Connection, participant: int) -> None:
         log.add(connection, "finished", participant)
 
 
+def resume(connection: sa.Connection, participant: int) -> Participant:
+    """Note that a participant continues."""
+    if log.locked(connection, participant).state == "finished":
+        log.change(connection, participant, state="active")
+        log.add(connection, "resumed", participant)
+    return log.locked(connection, participant)
+
+
 def ask(
     connection: sa.Connection, participant: int, key: str, shown: tuple[ObjectId, ...], why: dict[str, Any]
 ) -> Question:
@@ -75,14 +87,14 @@ def ask(
     same = log.event_of(connection, key, 0)
     if same is not None:
         if (same.participant, same.shown) != (participant, shown):
-            raise StoreError(f"the key {key!r} belongs to another question; use a new one")
+            raise NotPossible(f"the key {key!r} belongs to another question; use a new one")
         return Question.of(same, repeated=True)
     if (waiting := log.open_question(connection, participant)) is not None:
         return waiting
     if (state := log.study_state(connection)) != "open":
-        raise StoreError(f"the study is {state}: nothing new is asked")
+        raise NotPossible(f"the study is {state}: nothing new is asked")
     if person.state != "active":
-        raise StoreError(f"{person.label} has {person.state} and is not asked any more")
+        raise NotPossible(f"{person.label} has {person.state} and is not asked any more")
     return Question.of(log.add(connection, "asked", participant, question=key, shown=shown, **why))
 
 
@@ -90,16 +102,16 @@ def respond(connection: sa.Connection, key: str, kind: str, chosen: tuple[Object
     """Record an answer or a skip, or return the one that was recorded before if it is the same."""
     asked = log.event_of(connection, key, 0)
     if asked is None or asked.participant is None or asked.shown is None:
-        raise StoreError(f"there is no question with the key {key!r}; ask first")
+        raise NotPossible(f"there is no question with the key {key!r}; ask first")
     log.locked(connection, asked.participant)
     if unknown := [one for one in chosen or () if one not in asked.shown]:
-        raise StoreError(f"chosen holds objects that were not shown: {listed(unknown)}")
+        raise NotPossible(f"chosen holds objects that were not shown: {listed(unknown)}")
     if (before := log.event_of(connection, key, 1)) is not None:
         if before.kind != kind or set(before.chosen or ()) != set(chosen or ()):
             raise AlreadyAnswered(_conflict(before))
         return Recorded(before, True)
     if log.study_state(connection) == "closed":
-        raise StoreError("the study is closed: no answer is taken any more")
+        raise NotPossible("the study is closed: no answer is taken any more")
     return Recorded(log.add(connection, kind, asked.participant, question=key, chosen=chosen), False)
 
 
@@ -117,9 +129,9 @@ def undo(connection: sa.Connection, participant: int, key: str) -> Question:
         return again
     last = last_response(log.events(connection, participant))
     if last is None or last.question != key:
-        raise StoreError("only the last answer can be undone")
+        raise NotPossible("only the last answer can be undone")
     if log.study_state(connection) == "closed":
-        raise StoreError("the study is closed: no answer is undone any more")
+        raise NotPossible("the study is closed: no answer is undone any more")
     log.add(connection, "undone", participant, question=key)
     if (waiting := log.open_question(connection, participant)) is not None:
         log.add(connection, "withdrawn", participant, question=waiting.key)

@@ -1,5 +1,6 @@
 """The pieces that plots of a model are made of: bands, bars, and names beside points."""
 
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from choicegp.plotting.style import BESIDE, COLOURS, LINES, MARKERS, mark_values
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_DOLLAR = re.compile(r"(?<!\\)\$")
 _MOST_TICKS = 1000
 _LONGEST_NAME = 24
 _MOST_NAMES = 15
@@ -192,10 +194,21 @@ def _write_names(ax: "Axes", points: NDArray[np.float64], rows: NDArray[np.int64
 def short(name: Any) -> str:
     """Return a name that is not too long to be written beside a point."""
     text = " ".join(str(name).split())
-    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1].rstrip() + "…"
+    return literal(text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1].rstrip() + "…")
 
 
 def wrapped(text: str, width: int) -> str:
     """Break a long text into lines, also behind underscores."""
     lines = textwrap.wrap(text.replace("_", "_ "), width)
-    return "\n".join(line.replace("_ ", "_") for line in lines) or text
+    return literal("\n".join(line.replace("_ ", "_") for line in lines) or text)
+
+
+def literal(text: str) -> str:
+    r"""Keep matplotlib from reading what is between two dollar signs as a formula.
+
+    Examples
+    --------
+    >>> print(literal("$5 to $9"))
+    \$5 to \$9
+    """
+    return _DOLLAR.sub(r"\\$", text)

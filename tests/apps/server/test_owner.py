@@ -6,12 +6,15 @@ import re
 import pandas as pd
 import pytest
 
+from choicegp.apps.server.learning import Task
+
 from .conftest import INVITE
 
 PAGES = [
     "/owner", "/owner/people/1", "/owner/people/1/status", "/owner/people/1/effects.svg", "/owner/people/1/model.cgp",
     "/owner/population", "/owner/population/status", "/owner/population/objects.svg", "/owner/downloads/events.jsonl",
     "/owner/downloads/answers.csv", "/owner/downloads/model.cgp", "/owner/downloads/report.html",
+    "/owner/downloads/participants.csv",
 ]  # fmt: skip
 FORMS = [
     ("/owner/state", {"state": "closed"}), ("/owner/people", {"name": "Eve"}), ("/owner/leave", {}),
@@ -80,6 +83,13 @@ class TestPages:
         assert f"http://127.0.0.1:8000/join/{INVITE}" in page
         assert "PROLIFIC_PID: p7" in owner.get("/owner/people/1").text
 
+    def test_who_came_more_than_once_is_marked(self, site, owner):
+        for who in ({"PROLIFIC_PID": "p7", "STUDY_ID": "s"}, {"PROLIFIC_PID": "p8", "STUDY_ID": "s"}, {}, {}):
+            site.join(**who)
+        assert "more than once" not in owner.get("/owner").text
+        site.join(PROLIFIC_PID="p7")
+        assert owner.get("/owner").text.count("came more than once") == 2
+
     def test_what_one_person_answered_and_what_it_says(self, site, owner):
         anna = site.join()
         anna.send(chosen=(0,))
@@ -111,6 +121,15 @@ class TestPages:
         anna.send(chosen=(1,))
         row = f'<th scope="row">{kept}</th><td class="number">1</td><td class="number">1</td>'
         assert row in owner.get("/owner/population").text
+
+    def test_everyone_together_may_be_from_earlier_answers(self, site, owner):
+        anna = site.join()
+        anna.send()
+        known = site.stub.explained(Task(None, (("o1", "o2"),), (("o1",),)))
+        assert "from the first" not in owner.get("/owner/population").text
+        anna.send()
+        site.stub.explained = lambda task: known
+        assert "This is from the first 1 answers" in owner.get("/owner/population").text
 
     @pytest.mark.parametrize("path", ["99", "99/status", "0", "x", "1/model.exe", "1/secret.svg"])
     def test_what_is_not_there(self, site, owner, path):
@@ -173,6 +192,15 @@ class TestDownloads:
         assert len(table) == 8
         data = ChoiceData.from_long(tmp_path / "answers.csv", respondent="respondent", empty="none")
         assert [len(one) for one in data.chosen] == [2, 0]
+
+    def test_participants_with_their_panel(self, site, owner, tmp_path):
+        site.join(PROLIFIC_PID="p7").send()
+        site.join(PROLIFIC_PID="p8", SESSION_ID="s")
+        (tmp_path / "people.csv").write_bytes(owner.get("/owner/downloads/participants.csv").content)
+        table = pd.read_csv(tmp_path / "people.csv")
+        assert table.columns[:5].tolist() == ["id", "label", "state", "joined", "n_answers"]
+        assert table["n_answers"].tolist() == [1, 0]
+        assert table["PROLIFIC_PID"].tolist() == ["p7", "p8"]
 
     def test_report(self, site, owner):
         site.join().send()

@@ -5,7 +5,9 @@ from html import unescape
 
 import pytest
 
-from .conftest import INVITE
+from choicegp.apps.server.cards import Cards
+
+from .conftest import INVITE, URL, Client
 
 
 def text_of(page: str) -> str:
@@ -100,6 +102,37 @@ class TestLoop:
         assert "Thank you!" in anna.see()
         assert "from one answer" in anna.see()
 
+    def test_who_stopped_may_continue(self, site):
+        anna = site.join()
+        shown = re.findall(r'<label for="c\d">(\w+)', anna.see())
+        for _ in range(2):
+            anna.client.post(f"{anna.path}/stop")
+        assert "Continue answering" in anna.see()
+        for _ in range(2):
+            assert anna.client.post(f"{anna.path}/next").status_code == 303
+        assert re.findall(r'<label for="c\d">(\w+)', anna.see()) == shown
+        kinds = [event.kind for event in site.store.events()]
+        assert kinds == ["opened", "joined", "asked", "finished", "resumed"]
+        for _ in range(4):
+            anna.send()
+        assert "Continue answering" not in anna.see()
+        anna.client.post(f"{anna.path}/next")
+        assert "Thank you!" in anna.see()
+
+    @pytest.mark.parametrize(("needed", "n"), [(None, 3), (2, 2), (9, 3)])
+    def test_the_way_back_to_a_panel_is_earned(self, sites, needed, n):
+        site = sites(completion_url="https://panel.example/done", sets=3, completion_sets=needed)
+        anna = site.join()
+        anna.client.post(f"{anna.path}/stop")
+        for left in range(n, 0, -1):
+            page = anna.see()
+            assert "panel.example" not in page
+            assert ("after one more question" if left == 1 else f"after {left} more questions") in page
+            anna.client.post(f"{anna.path}/next")
+            anna.send()
+            anna.client.post(f"{anna.path}/stop")
+        assert "panel.example/done" in anna.see()
+
     def test_without_answers_there_is_nothing_to_learn(self, site):
         anna = site.join()
         anna.client.post(f"{anna.path}/stop")
@@ -150,11 +183,34 @@ class TestWelcome:
         site.join(client, PROLIFIC_PID='a"b', other="no")
         assert site.store.participants()[0].panel == {"PROLIFIC_PID": 'a"b', "language": "en"}
 
+    def test_another_person_of_a_panel_is_not_offered_to_continue(self, site):
+        anna = site.join(PROLIFIC_PID="AAA")
+        assert f'href="{anna.path}"' in anna.client.get(f"/join/{INVITE}?PROLIFIC_PID=AAA").text
+        assert f'href="{anna.path}"' in anna.client.get(f"/join/{INVITE}").text
+        page = anna.client.get(f"/join/{INVITE}?PROLIFIC_PID=BBB").text
+        assert anna.path not in page
+        assert 'name="PROLIFIC_PID" value="BBB"' in page
+
     def test_a_form_sent_twice_joins_once(self, site):
         client = site.client()
         form = re.search(r'name="form" value="([^"]*)"', client.get(f"/join/{INVITE}").text)[1]
         assert site.join(client, form=form).path == site.join(client, form=form).path
         assert len(site.store.participants()) == 1
+
+    def test_a_form_sent_to_two_processes_joins_once(self, sites, objects):
+        from choicegp.apps.server.app import create_app
+
+        site = sites(participants=1)
+        other = create_app(site.study, site.store, Cards(objects, site.study), site.stub)
+        client = site.client()
+        form = re.search(r'name="form" value="([^"]*)"', client.get(f"/join/{INVITE}").text)[1]
+        anna = site.join(client, form=form)
+        again = Client(other, {"Origin": URL}).post(f"/join/{INVITE}", data={"form": form})
+        assert again.headers["location"] == anna.path, "although the study is full now"
+        assert len(site.store.participants()) == 1
+
+    def test_a_form_that_could_be_guessed_is_nobodys(self, site):
+        assert site.join(form="a").path != site.join(form="a").path
 
     def test_who_comes_again_may_continue(self, site):
         anna = site.join()
@@ -173,8 +229,10 @@ class TestWelcome:
         page = client.get(f"/join/{INVITE}").text
         assert "<p>We keep your answers.</p>" in page
         assert "&lt;b&gt;Nothing" in page
-        reply = client.post(f"/join/{INVITE}", data={"language": "en"})
-        assert "Please tick the box" in client.get(reply.headers["location"]).text
+        reply = client.post(f"/join/{INVITE}", data={"language": "en", "PROLIFIC_PID": "a&b"})
+        page = client.get(reply.headers["location"]).text
+        assert "Please tick the box" in page
+        assert 'name="PROLIFIC_PID" value="a&amp;b"' in page
         assert site.store.participants() == []
         assert "Question 1" in site.join(client, agree="yes").see()
         _, token = site.store.join("Zoe")

@@ -10,7 +10,7 @@ import pytest
 from choicegp.apps.server.cards import Cards
 from choicegp.apps.server.security import HEADERS, Buckets, Limits
 from choicegp.apps.server.study_file import read_study
-from choicegp.errors import ChoiceGPError, StoreError
+from choicegp.errors import ChoiceGPError, StoreError, Unavailable
 
 from .conftest import INVITE, Client
 
@@ -202,6 +202,16 @@ class TestLimits:
         client = site.client()
         assert [client.get(f"/p/{i:020}").status_code for i in range(5)] == [404] * 3 + [429] * 2
 
+    def test_wrong_links_lock_nobody_out_who_has_a_valid_one(self, sites):
+        site = sites(limits=Limits(misses=0.0, misses_burst=3.0))
+        anna, stranger = site.join(), site.client()
+        assert [stranger.get(f"/x{i}").status_code for i in range(5)] == [404] * 3 + [429] * 2
+        assert "wait a moment" in stranger.get("/x").text
+        assert stranger.request("HEAD", "/static/no.css").text == ""
+        paths = (anna.path, "/static/page.css", f"/join/{INVITE}", f"/owner/enter/{site.store.owner_token}")
+        assert [anna.client.get(path).status_code for path in paths] == [200, 200, 200, 303]
+        assert anna.send().status_code == 303
+
     def test_buckets_fill_again(self):
         now = [0.0]
         buckets = Buckets(rate=2.0, burst=3.0, most=2, clock=lambda: now[0])
@@ -273,6 +283,29 @@ class TestErrors:
         assert "This was not saved" in reply.text
         assert anna.send(key=key).status_code == 303
         assert len(site.store.answers()) == 1
+
+    def test_a_database_that_is_away_is_never_taken_for_something_else(self, site, monkeypatch):
+        anna, owner = site.join(), site.client()
+        anna.send()
+        owner.get(f"/owner/enter/{site.store.owner_token}")
+
+        def away(*_, **__):
+            raise Unavailable("postgresql://u@10.0.0.3/db cannot be reached")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(site.store, "undo", away)
+            assert anna.undo().status_code == 503
+        for name, ask in (
+            ("participant", lambda: owner.get("/owner/people/1")),
+            ("events", lambda: anna.client.get(anna.path)),
+            ("join", lambda: owner.post("/owner/people", data={"name": "Bert"})),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(site.store, name, away)
+                reply = ask()
+            assert reply.status_code == 503
+            assert "10.0.0.3" not in reply.text
+            assert ("This was not saved" in reply.text) is (name == "join")
 
     def test_the_log_holds_neither_links_nor_answers(self, site, caplog):
         with caplog.at_level(logging.DEBUG, logger="choicegp.server"):

@@ -55,6 +55,7 @@ class TestRefusals:
             port = str(taken.getsockname()[1])
             err = run("serve", table, "--port", port, "--db", str(tmp_path / "s.sqlite"))[1]
         assert "choose another one with --port" in err
+        assert not (tmp_path / "s.sqlite").exists(), "the owner's link would be lost"
 
 
 class TestStudy:
@@ -74,6 +75,28 @@ class TestStudy:
         Store.open(tmp_path / "s.sqlite", objects).close()
         with pytest.raises(StoreError, match="not made for the page"):
             open_study(tmp_path / "s.sqlite", objects)
+
+
+def test_a_terminated_server_closes_what_it_opened(table, tmp_path, monkeypatch, capsys):
+    import uvicorn
+
+    from choicegp.apps.server import serve, worker
+
+    done = []
+
+    class Closing:
+        def __init__(self, setup):
+            done.append("worker")
+
+        def close(self):
+            done.append("closed")
+
+    monkeypatch.setattr(worker, "Worker", Closing)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: signal.raise_signal(signal.SIGTERM))
+    serve.serve(serve.Request(table, db=str(tmp_path / "s.sqlite"), port=0))
+    assert done == ["worker", "closed"]
+    assert "All answers are saved" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def started(table, folder, port):

@@ -10,8 +10,10 @@ import pytest
 from choicegp.apps.server import learning
 from choicegp.apps.server.learning import Proposal, Setup, Task
 from choicegp.apps.server.pictures import matters, without_styles
-from choicegp.apps.server.process import ComputingProcess, Failed
+from choicegp.apps.server.process import ComputingProcess, Failed, _end_with_parent
 from choicegp.apps.server.worker import Worker
+from choicegp.plotting.drawing import short, wrapped
+from choicegp.plotting.style import new_axes
 
 SETUP = Setup(pd.DataFrame({"x": range(9)}), 3, "information", 1, True)
 
@@ -107,6 +109,28 @@ class TestWorker:
         assert worker.explained(task(1, 5)) is None, "there are new answers"
         assert sum(call[0] == "explain" and len(call[1].shown) == 4 for call in fake.calls) == 1
 
+    def test_everyone_together_comes_last_and_at_most_once_a_minute(self, fake):
+        now = [0.0]
+        worker = Worker(SETUP, fake, clock=lambda: now[0])
+        soon(lambda: len(fake.calls) >= 2)
+        fake.gate.clear()
+        worker.learn(task(9, 3))
+        soon(lambda: worker.waiting() == 0)
+        assert worker.explained(task(None, 20)) is None
+        worker.learn(task(1, 5))
+        worker.explained(task(2, 4))
+        fake.gate.set()
+        soon(lambda: worker.explained(task(None, 20)))
+        assert [call[1].person for call in fake.calls if isinstance(call[-1], Task)] == [9, 2, 1, None]
+        assert worker.explained(task(None, 21)) == "learned", "the last known result"
+        assert worker.waiting() == 0
+        now[0] = 61.0
+        fake.gate.clear()
+        assert worker.explained(task(None, 22)) == "learned"
+        fake.gate.set()
+        soon(lambda: sum(call[0] == "explain" and call[1].person is None for call in fake.calls) == 2)
+        worker.close()
+
     def test_a_failure_is_reported_and_does_not_last(self, worker, fake, caplog):
         soon(lambda: len(fake.calls) >= 2)
         fake.broken = True
@@ -118,6 +142,20 @@ class TestWorker:
         soon(lambda: bool(worker._ready))
         assert worker.next_set(1, {1}).shown == ("a", 5)
         assert "the process ended" in caplog.text
+
+    def test_a_failure_is_forgotten_after_a_while(self, fake):
+        now = [0.0]
+        worker = Worker(SETUP, fake, clock=lambda: now[0])
+        soon(lambda: len(fake.calls) >= 2)
+        fake.broken = True
+        for person in (1, None):
+            worker.explained(task(person, 4))
+            soon(lambda person=person: worker.explained(task(person, 4)) == "failed")
+        fake.broken, now[0] = False, 31.0
+        for person in (1, None):
+            assert worker.explained(task(person, 4)) is None
+            assert soon(lambda person=person: worker.explained(task(person, 4))) == "learned"
+        worker.close()
 
     def test_nothing_is_remembered_of_who_was_deleted(self, worker, fake):
         worker.explained(task(1, 4))
@@ -154,6 +192,42 @@ class TestProcess:
         assert process.n_started == 3
         process.close()
 
+    def test_closing_ends_a_call_that_waits(self):
+        process, found = ComputingProcess(), []
+
+        def wait():
+            try:
+                process.call(time.sleep, (60,), 60)
+            except Failed as error:
+                found.append(str(error))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        soon(lambda: process._process is not None)
+        process.close()
+        thread.join(10)
+        assert found in (["the process ended"], ["the process was closed"])
+        with pytest.raises(Failed, match="was closed"):
+            process.call(max, (2, 3), 60)
+
+    def test_the_process_ends_with_its_parent(self, monkeypatch):
+        class Gone(BaseException):
+            pass
+
+        class Parent:
+            def join(self):
+                joined.append(True)
+
+        def end(code):
+            raise Gone
+
+        joined = []
+        monkeypatch.setattr("multiprocessing.parent_process", Parent)
+        monkeypatch.setattr(os, "_exit", end)
+        with pytest.raises(Gone):
+            _end_with_parent()
+        assert joined
+
 
 class TestPictures:
     def test_styles_become_attributes(self):
@@ -161,6 +235,13 @@ class TestPictures:
         assert "style" not in text
         assert "<script" not in text
         assert text.count("<svg") == 1
+
+    @pytest.mark.parametrize("label", ["$5 to $9", r"$\nonsense{$"])
+    def test_dollars_are_no_formulas(self, label):
+        ax = new_axes(4.0, 3.0)
+        ax.set_xlabel(wrapped(short(label), 28))
+        assert ax.xaxis.label._preprocess_math(ax.get_xlabel()) == (label, False)
+        assert matters([(label, 1.0)], label).startswith(b"<?xml")
 
     def test_text_without_styles_stays(self):
         assert without_styles('<svg a="1"><g/></svg>').endswith('a="1"><g/></svg>')

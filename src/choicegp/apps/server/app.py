@@ -1,9 +1,9 @@
 """The application: everything that the pages share, and the one function that puts them together."""
 
-from collections import OrderedDict
-from collections.abc import Callable
+import base64
+import hashlib
+import hmac
 from importlib.resources import files
-from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,10 +20,9 @@ from choicegp.apps.server.security import LOG, LOOPBACK, Guard, Limits
 from choicegp.apps.server.study_file import Language, Study, said
 from choicegp.apps.server.worker import Thinker
 from choicegp.elicitation.store import Store
-from choicegp.errors import StoreError
+from choicegp.errors import NotPossible, StoreError
 
-_KINDS = {400: "bad", 403: "bad", 404: "lost", 405: "bad", 413: "bad", 422: "bad", 429: "busy", 503: "unsaved"}
-_MOST_FORMS = 10_000
+_KINDS = {400: "bad", 403: "bad", 404: "lost", 405: "bad", 409: "bad", 413: "bad", 422: "bad", 429: "busy"}
 
 
 class Page:
@@ -50,17 +49,13 @@ class Page:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._forms: OrderedDict[str, str] = OrderedDict()
-        self._lock = Lock()
 
-    def once(self, form: str, make: Callable[[], str]) -> str:
-        """Return what was made when this form was sent first: a form that is sent twice joins once."""
-        with self._lock:
-            if form not in self._forms:
-                self._forms[form] = make()
-                while len(self._forms) > _MOST_FORMS:
-                    self._forms.popitem(last=False)
-            return self._forms[form]
+    def token_of(self, form: str) -> str:
+        """Return the token of whoever sends this form: one that is sent twice joins once, in whichever process."""
+        # Studies of earlier versions have no secret of their own; a form is a secret of its participant anyway.
+        secret = self.store.settings.get("secret") or self.store.settings["invite"]
+        made = hmac.digest(str(secret).encode(), form.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
     def html(self, template: str, language: Language, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page."""
@@ -128,6 +123,7 @@ def create_app(
     app.mount("/static", StaticFiles(directory=str(files("choicegp.apps.server") / "static")))
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(NotPossible, _not_possible)
     app.add_exception_handler(StoreError, _not_saved)
     hosts = LOOPBACK if url is None else LOOPBACK | {urlsplit(url).hostname or ""}
 
@@ -138,9 +134,9 @@ def create_app(
     return app
 
 
-def _error(request: Request, status: int) -> Response:
+def _error(request: Request, status: int, kind: str | None = None) -> Response:
     page = page_of(request)
-    return page.message(_KINDS.get(status, "error"), page.language_of(request), status)
+    return page.message(kind or _KINDS.get(status, "error"), page.language_of(request), status)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -153,6 +149,10 @@ async def _not_understood(request: Request, error: Exception) -> Response:
     return _error(request, 422)
 
 
+async def _not_possible(request: Request, error: Exception) -> Response:
+    return _error(request, 409)
+
+
 async def _not_saved(request: Request, error: Exception) -> Response:
     LOG.error("%s: the database refused what a page asked for", type(error).__name__)
-    return _error(request, 503)
+    return _error(request, 503, "unsaved" if request.method == "POST" else "away")

@@ -109,7 +109,8 @@ def start(setup: Setup) -> None:
     warnings.simplefilter("ignore")
     rng, n = random.Random(0), len(setup.objects)
     sets = [rng.sample(range(n), setup.set_size) for _ in range(_N_PROBES)]
-    template = ChoiceGP(setup.utilities, intervals="none", object_effects=False, n_jobs=1)
+    # Not "auto": the design must know of "none of these" before somebody answers it for the first time.
+    template = ChoiceGP(setup.utilities, intervals="none", object_effects=False, threshold=setup.threshold, n_jobs=1)
     _SETUP[:] = [setup]
     _REFITTERS[:] = [Refitter(template, _SECONDS, ChoiceData.from_sets(setup.objects, sets, missing="level"))]
     _SEEN.clear()
@@ -134,8 +135,10 @@ def warm_up() -> None:
     """Compile what fits need before the first person waits for one: a nobody answers a few sets at random."""
     rng = random.Random(1)
     shown = tuple(one.shown for one in first_sets(1, _N_WARM, 1)[0])
-    chosen = tuple(tuple(rng.sample(one, rng.randint(1, len(one)))) for one in shown)
-    next_sets_for(Task(-1, shown, chosen, frozenset(map(frozenset, shown))))
+    chosen = [tuple(rng.sample(one, rng.randint(1, len(one)))) for one in shown]
+    if _SETUP[0].threshold:
+        chosen[-1] = ()
+    next_sets_for(Task(-1, shown, tuple(chosen), frozenset(map(frozenset, shown))))
     forget(-1)
 
 

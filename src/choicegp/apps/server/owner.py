@@ -15,7 +15,7 @@ from choicegp.apps.server.learning import Learned, Task
 from choicegp.apps.server.participant import Shared, Token, in_words
 from choicegp.apps.server.standing import Standing, standing
 from choicegp.elicitation.events import Event, Participant
-from choicegp.errors import ChoiceGPError, StoreError
+from choicegp.errors import ChoiceGPError, NotPossible, StoreError
 
 router = APIRouter(prefix="/owner", default_response_class=HTMLResponse)
 
@@ -28,11 +28,12 @@ Picture = Literal["effects", "objects"]
 
 
 class Row(NamedTuple):
-    """A participant in the owner's table."""
+    """A participant in the owner's table; ``repeated``: the panel sent the same person as somebody else, too."""
 
     person: Participant
     standing: Standing
     last: str
+    repeated: bool = False
 
 
 def owned(page: Shared, request: Request) -> Page:
@@ -85,12 +86,18 @@ def _rows(page: Page) -> list[Row]:
     events: dict[int | None, list[Event]] = {}
     for event in page.store.events():
         events.setdefault(event.participant, []).append(event)
-    rows = []
-    for person in page.store.participants():
+    rows, people = [], page.store.participants()
+    named = Counter(who for person in people if (who := _named(page, person)))
+    for person in people:
         own = events.get(person.id, [])
         last = (own[-1].at if own else person.joined).strftime("%Y-%m-%d %H:%M")
-        rows.append(Row(person, standing(own), last))
+        rows.append(Row(person, standing(own), last, named[_named(page, person)] > 1))
     return rows
+
+
+def _named(page: Page, person: Participant) -> tuple[tuple[str, Any], ...]:
+    """Return by what a panel names a participant."""
+    return tuple((name, person.panel[name]) for name in page.study.persons if name in person.panel)
 
 
 @router.post("/people")
@@ -99,6 +106,9 @@ def add(page: Owned, request: Request, name: Annotated[str, Form(max_length=200)
     try:
         person, token = page.store.join(name.strip() or None)
     except ChoiceGPError as error:
+        # What a database says of itself, such as its address, is for the log.
+        if isinstance(error, StoreError) and not isinstance(error, NotPossible):
+            raise
         return _overview(page, request, name=name, problem=str(error))
     base = (page.url or str(request.base_url)).rstrip("/")
     return _overview(page, request, f"{base}/p/{token}", person.label)
@@ -221,6 +231,15 @@ def answers(page: Owned) -> Response:
         return _file(file.read_bytes(), "answers.csv", "text/csv; charset=utf-8")
 
 
+@router.get("/downloads/participants.csv")
+def participants(page: Owned) -> Response:
+    """Return the participants as a table, with the identifiers of a panel."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "participants.csv"
+        page.store.export_participants(file)
+        return _file(file.read_bytes(), "participants.csv", "text/csv; charset=utf-8")
+
+
 @router.get("/downloads/report.html")
 def report(page: Owned) -> Response:
     """Return one file that tells what was learned from all and from each."""
@@ -251,7 +270,7 @@ def delete(page: Owned, number: Number, sure: Annotated[Literal["yes"], Form()])
 def _found(page: Page, number: int) -> Participant:
     try:
         return page.store.participant(number)
-    except StoreError:
+    except NotPossible:
         raise HTTPException(404) from None
 
 

@@ -1,8 +1,11 @@
 """The participant's pages: welcome, questions, and what was learned.  Nothing changes by GET."""
 
 import random
+import re
 import secrets
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi import Path as InPath
@@ -14,7 +17,7 @@ from choicegp.apps.server.learning import Learned, Proposal, Task
 from choicegp.apps.server.standing import Standing, standing
 from choicegp.apps.server.study_file import PANEL, Language
 from choicegp.elicitation.events import ObjectId, Participant
-from choicegp.errors import AlreadyAnswered, StoreError
+from choicegp.errors import AlreadyAnswered, NotPossible, StudyFull
 
 router = APIRouter(default_response_class=HTMLResponse)
 
@@ -22,6 +25,7 @@ COOKIE = "choicegp_participant"
 _MONTH = 30 * 24 * 3600
 _LONGEST_PANEL = 200
 _DRAWS = 200
+_FORM = re.compile(r"[A-Za-z0-9_-]{22,100}")  # what the welcome page made: nobody can guess it
 
 Shared = Annotated[Page, Depends(page_of)]
 Token = Annotated[str, InPath(min_length=20, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -44,6 +48,18 @@ class Visit:
     def look(self) -> None:
         """Read where she stands from the log."""
         self.standing: Standing = standing(self.page.store.events(self.person.id))
+
+    @property
+    def may_continue(self) -> bool:
+        """Whether there are questions left for somebody who has stopped."""
+        return self.standing.n_done < self.page.study.sets and self.page.store.state == "open"
+
+    @property
+    def n_missing(self) -> int:
+        """How many questions are left before she is sent back to a panel."""
+        study = self.page.study
+        needed = study.sets if study.completion_sets is None else min(study.completion_sets, study.sets)
+        return max(needed - self.standing.n_done, 0)
 
     def task(self) -> Task:
         """Return her answers as a task for the model."""
@@ -112,9 +128,10 @@ def welcome(
     if page.store.state != "open":
         return page.message(page.store.state, language)
     known = page.store.by_token(request.cookies.get(COOKIE, "")) if not new else None
-    panel = {
-        name: request.query_params[name][:_LONGEST_PANEL] for name in page.study.panel if name in request.query_params
-    }
+    panel = _panel(page, dict(request.query_params))
+    # A panel may send several people to one device: who comes as somebody else is not offered to continue.
+    if known is not None and any(known.panel.get(name) != value for name, value in panel.items()):
+        known = None
     return page.html(
         "welcome.html", language, panel=panel, note=note, action=f"/join/{invite}", form=secrets.token_urlsafe(16),
         known=request.cookies.get(COOKIE) if known is not None else None, here=str(request.url.path),
@@ -144,17 +161,25 @@ def _joined(page: Page, invite: str, given: dict[str, str]) -> Response:
     if page.store.state != "open":
         return page.message(page.store.state, language)
     if language.consent and given.get("agree") != "yes":
-        return RedirectResponse(f"/join/{invite}?note=consent_needed&lang={language.code}", 303)
-    if len(page.store.participants()) >= page.study.participants:
+        back = {"note": "consent_needed", "lang": language.code, "new": "true", **_panel(page, given)}
+        return RedirectResponse(f"/join/{invite}?{urlencode(back)}", 303)
+    panel = {**_panel(page, given), "language": language.code}
+    form = given.get("form", "")
+    token = page.token_of(form if _FORM.fullmatch(form) else secrets.token_urlsafe(16))
+    try:
+        page.store.join(panel=panel, token=token, most=page.study.participants)
+    except StudyFull:
         return page.message("full", language)
-    panel = {name: given[name][:_LONGEST_PANEL] for name in page.study.panel if given.get(name)}
-    panel["language"] = language.code
-    token = page.once(given.get("form", "")[:100] or secrets.token_urlsafe(16), lambda: page.store.join(panel=panel)[1])
     visitor = Visit(page, token)
     visitor.proceed()
     reply = visitor.back()
     reply.set_cookie(COOKIE, token, max_age=_MONTH, secure=page.secure, httponly=True, samesite="lax")
     return reply
+
+
+def _panel(page: Page, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the identifiers of a panel."""
+    return {name: given[name][:_LONGEST_PANEL] for name in page.study.panel if given.get(name)}
 
 
 def _check_invite(page: Page, invite: str) -> None:
@@ -201,11 +226,8 @@ def _end(visitor: Visit, here: str) -> Response:
         shortlist = page.cards.of([label for label, _ in found.shortlist], language.code)
         criteria = in_words(page, found, language)
         matter = ", ".join(page.cards.label(one, language.code) for one in found.matter)
-    matter = (
-        ", ".join(page.cards.label(one, language.code) for one in found.matter) if isinstance(found, Learned) else ""
-    )
     return page.html(
-        "end.html", language, here=here, standing=visitor.standing, found=found, shortlist=shortlist,
+        "end.html", language, here=here, standing=visitor.standing, visitor=visitor, found=found, shortlist=shortlist,
         criteria=criteria, matter=matter, n_objects=len(page.cards.ids), learned=isinstance(found, Learned),
     )  # fmt: skip
 
@@ -226,7 +248,9 @@ def in_words(page: Page, found: Learned, language: Language) -> list[list[str]]:
 
 @router.post("/p/{token}/next")
 def proceed(visitor: Visited, agree: Annotated[str, Form(max_length=10)] = "") -> Response:
-    """Ask the next question."""
+    """Ask the next question, also after she has stopped."""
+    if visitor.person.state == "finished" and visitor.may_continue:
+        visitor.person = visitor.page.store.resume(visitor.person)
     if visitor.language.consent and not visitor.standing.begun and agree != "yes":
         return visitor.back()
     visitor.proceed()
@@ -253,7 +277,7 @@ def answer(
             page.store.answer(key, _labels(visitor, key, chosen or []) if action == "keep" else [])
     except AlreadyAnswered:
         return visitor.back("answered_before")
-    except StoreError:
+    except NotPossible:
         if page.store.state == "closed":
             return visitor.back()
         raise
@@ -278,7 +302,7 @@ def undo(visitor: Visited, key: Key) -> Response:
         raise HTTPException(422)
     try:
         visitor.page.store.undo(visitor.person, key)
-    except StoreError:
+    except NotPossible:
         return visitor.back("nothing_to_undo")
     return visitor.back("undone")
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from choicegp.plotting.drawing import literal
 from choicegp.plotting.style import COLOURS, new_axes
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ def matters(sizes: Sequence[tuple[str, float]], axis: str) -> bytes:
     """
     ax = new_axes(6.0, 0.6 + 0.42 * len(sizes))
     largest = max((size for _, size in sizes), default=0.0) or 1.0
-    labels = [label if len(label) <= 28 else f"{label[:27]}…" for label, _ in sizes]
+    labels = [literal(label if len(label) <= 28 else f"{label[:27]}…") for label, _ in sizes]
     ax.barh(range(len(sizes)), [size / largest for _, size in sizes], 0.62, color=COLOURS[0])
     ax.set_yticks(range(len(sizes)), labels, fontsize=12)
     ax.set_ylim(len(sizes) - 0.4, -0.6)
     ax.set_xlim(0.0, 1.03)
     ax.set_xticks([])
-    ax.set_xlabel(axis, fontsize=11)
+    ax.set_xlabel(literal(axis), fontsize=11)
     ax.tick_params(left=False)
     ax.spines[["top", "right", "bottom"]].set_visible(False)
     return svg(ax.figure)

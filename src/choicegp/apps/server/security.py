@@ -42,7 +42,7 @@ class Limits(NamedTuple):
     joins, joins_burst : float
         New participants in a second, and at once, from one address.
     misses, misses_burst : float
-        Wrong links in a second, and at once, from one address: nobody tries them all.
+        Wrong links in a second, and at once, from one address; further ones are answered with "busy".
     """
 
     body: int = 64 * 1024
@@ -69,14 +69,14 @@ class Buckets:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, key: str, amount: float = 1.0) -> bool:
-        """Take from the bucket of a key, or say that it is empty; an amount of 0 only looks."""
+    def take(self, key: str) -> bool:
+        """Take from the bucket of a key, or say that it is empty."""
         with self._lock:
             now = self._clock()
             left, at = self._left.pop(key, (self._burst, now))
             left = min(left + (now - at) * self._rate, self._burst)
             allowed = left >= 1.0
-            self._left[key] = (left - amount if allowed else left, now)
+            self._left[key] = (left - 1.0 if allowed else left, now)
             while len(self._left) > self._most:
                 self._left.popitem(last=False)
             return allowed
@@ -110,7 +110,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status = time.perf_counter(), 0
+        begun, status, replaced = time.perf_counter(), 0, False
 
         async def send_checked(message: Message) -> None:
             nonlocal status
@@ -122,12 +122,22 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
+        async def send_found(message: Message) -> None:
+            """Reply "busy" in place of "not found" to who tries many links; whoever has a valid one never notices."""
+            nonlocal replaced
+            missed = message["type"] == "http.response.start" and message["status"] == 404
+            if missed and not self._misses.take(_address(scope)):
+                replaced = True
+                await self._reply(scope, send_checked, "busy", 429)
+            elif not replaced:
+                await send_checked(message)
+
         try:
             refused = self._refused(scope)
             if refused is not None:
                 await self._reply(scope, send_checked, *refused)
             else:
-                await self._app(scope, self._limited(receive), send_checked)
+                await self._app(scope, self._limited(receive), send_found)
         except TooLong:
             if not status:
                 await self._reply(scope, send_checked, "bad", 413)
@@ -139,8 +149,6 @@ class Guard:
             )
             if not status:
                 await self._reply(scope, send_checked, "error", 500)
-        if status == 404:
-            self._misses.take(_address(scope))
         LOG.info("%s %s %s %.0f ms", scope["method"], _route(scope), status, 1e3 * (time.perf_counter() - begun))
 
     def _refused(self, scope: Scope) -> tuple[str, int] | None:
@@ -161,7 +169,7 @@ class Guard:
             return "busy", 429
         if parts[1] in ("p", "owner", "join") and not self._links.take("/".join(parts[:3]) + _address(scope)):
             return "busy", 429
-        return None if self._misses.take(_address(scope), 0.0) else ("busy", 429)
+        return None
 
     def _limited(self, receive: Receive) -> Receive:
         """Count the bytes of a body whose length was not announced, or was announced wrongly."""

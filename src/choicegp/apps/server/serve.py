@@ -4,7 +4,10 @@ import contextlib
 import logging
 import os
 import secrets
+import signal
 import socket
+import threading
+from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -54,9 +57,9 @@ def serve(request: Request) -> None:
     if len(objects) < study.set_size:
         raise ChoiceGPError(f"{request.objects} has {len(objects)} objects, fewer than the {study.set_size} of a set")
     cards = Cards(objects, study, request.images)
-    store = open_study(request.db, objects)
     logging.basicConfig(level=logging.INFO if request.log else logging.WARNING, format="%(asctime)s %(message)s")
-    with store, _listening(request) as listener:
+    # The port comes first: a start that fails must not create a study whose owner's link nobody saw.
+    with _ended_in_order(), _listening(request) as listener, open_study(request.db, objects) as store:
         worker = Worker(
             Setup(learned_from(store.objects, study), study.set_size, study.design, study.utilities, study.threshold)
         )
@@ -75,6 +78,19 @@ def serve(request: Request) -> None:
     say("Stopped. All answers are saved; the same command continues the study.")
 
 
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM end the page as Ctrl-C does: uvicorn raises signals again, and by default nothing is closed then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def open_study(place: str | os.PathLike[str], objects: object) -> Store:
     """Open the study of a database, or create it with a new invitation."""
     from choicegp.elicitation.catalogue import as_plain, checked_objects, differences
@@ -83,7 +99,8 @@ def open_study(place: str | os.PathLike[str], objects: object) -> Store:
         store = Store.open(place)
     except StoreError as first:
         try:
-            return Store.open(place, objects, {"invite": secrets.token_urlsafe(24)})  # type: ignore[arg-type]  # checked there
+            made = {"invite": secrets.token_urlsafe(24), "secret": secrets.token_urlsafe(32)}
+            return Store.open(place, objects, made)  # type: ignore[arg-type]  # checked there
         except StoreError as second:
             if str(second) == str(first):
                 raise

@@ -17,6 +17,7 @@ Local = Mapping[str, str]
 
 DESIGNS = ("information", "predictive", "uncertain", "best", "space-filling", "random")
 PANEL = ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID", "workerId", "assignmentId", "hitId")
+_PERSONS = ("PROLIFIC_PID", "workerId")
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})?")
 _PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _UNITS = {
@@ -89,6 +90,8 @@ class Study(NamedTuple):
         Parameters of the link that are kept with a participant.
     completion_url : str or None
         Where participants go when they have finished.
+    completion_sets : int or None
+        After how many questions they are sent there; None: after all.
     decimal : {".", ","} or None
         The decimal sign of numbers with units in the table; None where it is clear.
     """
@@ -106,6 +109,12 @@ class Study(NamedTuple):
     panel: tuple[str, ...] = PANEL
     completion_url: str | None = None
     decimal: str | None = None
+    completion_sets: int | None = None
+
+    @property
+    def persons(self) -> tuple[str, ...]:
+        """The parameters that name a person: those of the known panels, or else the first."""
+        return tuple(name for name in self.panel if name in _PERSONS) or self.panel[:1]
 
     def language(self, code: object = None) -> Language:
         """Return the language with this code, or the default."""
@@ -196,6 +205,7 @@ def _study(table: dict[str, Any], folder: Path) -> Study:
         tuple(table.get("panel", PANEL)),
         _optional_text("completion_url", table),
         _optional_text("decimal", table),
+        _number("completion_sets", table, 0, 200) if "completion_sets" in table else None,
     )
     _check(study)
     return study

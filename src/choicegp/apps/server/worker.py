@@ -21,6 +21,8 @@ _LIMIT = 180.0  # seconds of one call
 _MOST_KEPT = 5000  # people whose next sets are remembered
 _MOST_KNOWN = 200  # results, with their pictures
 _PATIENCE = 0.2  # seconds after a failure
+_RETRIED = 30.0  # seconds after which a failure is forgotten
+_RENEWED = 60.0  # seconds for which a model of all people is kept, although there are new answers
 
 
 class Thinker(Protocol):
@@ -33,7 +35,10 @@ class Thinker(Protocol):
         """Learn new answers soon, and prepare the next sets."""
 
     def explained(self, task: Task) -> "Learned | Literal['failed'] | None":
-        """Return what these answers say; None: not yet, and it will be worked out."""
+        """Return what these answers say; None: not yet, and it will be worked out.
+
+        What all people say together may be from earlier answers.
+        """
 
     def forget(self, person: int) -> None:
         """Forget a person."""
@@ -45,6 +50,7 @@ class Thinker(Protocol):
 class _Known(NamedTuple):
     answers: Any
     learned: Learned | Literal["failed"]
+    at: float
 
 
 class Worker:
@@ -56,9 +62,12 @@ class Worker:
     ----------
     setup : Setup
     process : ComputingProcess, optional
+    clock : callable
+        Returns seconds.
     """
 
-    def __init__(self, setup: Setup, process: Any = None) -> None:
+    def __init__(self, setup: Setup, process: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._process = process or ComputingProcess(learning.start, (setup,))
         self._wanted: OrderedDict[tuple[str, int | None], Task] = OrderedDict()
         self._ready: OrderedDict[int, list[Proposal]] = OrderedDict()
@@ -94,16 +103,23 @@ class Worker:
     def explained(self, task: Task) -> "Learned | Literal['failed'] | None":
         """Return what these answers say, or None while it is not known."""
         known = self._known.get(task.person)
+        if known is not None and known.learned == "failed" and self._clock() - known.at > _RETRIED:
+            known = None
         if known is not None and known.answers == _identity(task):
             return known.learned
-        self._want("explain", task)
-        return None
+        if known is None or task.person is not None:
+            self._want("explain", task)
+            return None
+        # Somebody answers all the time: waiting for a model of the newest answers would never end.
+        if self._clock() - known.at > _RENEWED:
+            self._want("explain", task)
+        return known.learned
 
     def forget(self, person: int) -> None:
         """Forget a person, here and in the process."""
         with self._lock:
-            for kind in ("learn", "explain"):
-                self._wanted.pop((kind, person), None)
+            for key in (("learn", person), ("explain", person), _EVERYONE):
+                self._wanted.pop(key, None)
             self._ready.pop(person, None)
             self._spare.pop(person, None)
             self._known.pop(person, None)
@@ -156,8 +172,8 @@ class Worker:
             if self._cold:
                 self._cold = False
                 return "warm", None, learning.warm_up, ()
-            # Who waits for a result comes before the next sets of others.
-            key = next((one for one in self._wanted if one[0] == "explain"), next(iter(self._wanted)))
+            # Who waits for a result comes before the next sets of others, and everyone together comes last.
+            key = min(self._wanted, key=lambda one: (one == _EVERYONE, one[0] != "explain"))
             task = self._wanted.pop(key)
             function = _FUNCTIONS[key[0]]
             return key[0], task, function, (task.person if key[0] == "forget" else task,)
@@ -172,11 +188,15 @@ class Worker:
         elif kind == "learn" and result is not None and task.person is not None:
             _keep(self._ready, task.person, result)
         elif kind == "explain":
-            self._known[task.person] = _Known(_identity(task), result or "failed")
+            waiting = self._wanted.get((kind, task.person))
+            if waiting is not None and _identity(waiting) == _identity(task):
+                del self._wanted[kind, task.person]  # somebody asked again while it was worked out
+            self._known[task.person] = _Known(_identity(task), result or "failed", self._clock())
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 
 
+_EVERYONE = ("explain", None)
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "learn": learning.next_sets_for, "explain": learning.explain, "forget": learning.forget,
 }  # fmt: skip
