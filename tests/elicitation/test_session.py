@@ -93,6 +93,21 @@ def test_answers_from_elsewhere_can_be_told(fits):
         session.tell(["o1", "o2"], ["o2"])
 
 
+def test_what_is_told_is_recorded_whole_and_once(fits):
+    session = ChoiceSession(TABLE)
+    with pytest.raises(ChoiceGPError, match="chosen holds objects that were not shown: 'o3'"):
+        session.tell(["o1", "o2"], ["o3"])
+    assert session.store.open_question(session.participant) is None, "no question is left open"
+    assert [session.tell(["o1", "o2"], ["o2"], key="k").repeated for _ in range(2)] == [False, True]
+    shown = session.ask().shown
+    assert [session.tell(shown, shown[:1], key="l").repeated for _ in range(2)] == [False, True]
+    session.ask()
+    assert session.tell(["o1", "o2"], ["o2"], key="k").repeated
+    assert len(session.data) == 2
+    with pytest.raises(ChoiceGPError, match="belongs to another question"):
+        session.tell(["o1", "o4"], [], key="k")
+
+
 def test_no_set_is_asked_twice(fits):
     session = ChoiceSession(TABLE[:4], set_size=3)
     shown = set()

@@ -172,13 +172,14 @@ class ChoiceSession:
         self._request()
         return found
 
-    def tell(self, shown: Iterable[ObjectId], chosen: Iterable[ObjectId]) -> Recorded:
-        """Record what was chosen of a set: the open question, or a set that was shown elsewhere."""
-        given = tuple(shown)
-        question = self.store.ask(self.participant, given, design="given")
-        if set(question.shown) != set(given):
-            raise ChoiceGPError(f"another question is open, which shows {', '.join(map(str, question.shown))}")
-        return self.answer(question, chosen)
+    def tell(self, shown: Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None) -> Recorded:
+        """Record what was chosen of a set: the open question, or a set that was shown elsewhere.
+
+        Set and answer are recorded together or not at all. With a ``key`` of your own, the same told again counts once.
+        """
+        found = self.store.tell(self.participant, shown, chosen, key=key)
+        self._request()
+        return found
 
     def none(self) -> Recorded:
         """Answer the open question with "none of these"."""

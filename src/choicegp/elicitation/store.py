@@ -166,13 +166,9 @@ class Store:
         return token
 
     def join(
-        self,
-        name: str | None = None,
-        panel: dict[str, Any] | None = None,
-        *,
-        token: str | None = None,
+        self, name: str | None = None, panel: dict[str, Any] | None = None, *, token: str | None = None,
         most: int | None = None,
-    ) -> tuple[Participant, str]:
+    ) -> tuple[Participant, str]:  # fmt: skip
         """Add a participant.
 
         Parameters
@@ -248,16 +244,9 @@ class Store:
         self._database.empty_journal()
 
     def ask(
-        self,
-        who: Who,
-        shown: Iterable[ObjectId],
-        *,
-        design: str | None = None,
-        value: float | None = None,
-        model: str | None = None,
-        reason: str | None = None,
-        key: str | None = None,
-    ) -> Question:
+        self, who: Who, shown: Iterable[ObjectId], *, design: str | None = None, value: float | None = None,
+        model: str | None = None, reason: str | None = None, key: str | None = None,
+    ) -> Question:  # fmt: skip
         """Record that a set is shown; while a question is open, return that one instead.
 
         Parameters
@@ -277,15 +266,30 @@ class Store:
         Question
             ``repeated`` says whether it was asked before.
         """
+        objects = self._checked(shown)
+        worth = None if value is None or math.isnan(value) else float(value)
+        why = {"design": design, "value": worth, "model": model, "reason": reason}
+        own = secrets.token_urlsafe(16) if key is None else question_key(key)
+        return self._database.write(self._work.ask, self.participant(who).id, own, objects, why)
+
+    def _checked(self, shown: Iterable[ObjectId]) -> tuple[ObjectId, ...]:
         objects = object_ids(shown, "shown")
         if not objects:
             raise ChoiceGPError("shown is empty: a question needs at least one object")
         if unknown := [one for one in objects if one not in self._known]:
             raise ChoiceGPError(f"shown holds objects that are not in the catalogue: {listed(unknown)}")
-        worth = None if value is None or math.isnan(value) else float(value)
-        why = {"design": design, "value": worth, "model": model, "reason": reason}
+        return objects
+
+    def tell(
+        self, who: Who, shown: Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None
+    ) -> Recorded:
+        """Record a set that was shown elsewhere and what was chosen of it, both or neither.
+
+        Where that set is the open question, this is answered. With a ``key``, the same sent again counts once.
+        """
         own = secrets.token_urlsafe(16) if key is None else question_key(key)
-        return self._database.write(self._work.ask, self.participant(who).id, own, objects, why)
+        given = self._checked(shown), object_ids(chosen, "chosen")
+        return self._database.write(self._work.tell, self.participant(who).id, own, *given, key is not None)
 
     def answer(self, key: str, chosen: Iterable[ObjectId]) -> Recorded:
         """Record what was chosen; an empty ``chosen`` means "none of these".

@@ -98,6 +98,27 @@ def ask(
     return Question.of(log.add(connection, "asked", participant, question=key, shown=shown, **why))
 
 
+def tell(
+    connection: sa.Connection, participant: int, key: str, shown: tuple[ObjectId, ...], chosen: tuple[ObjectId, ...],
+    replace: bool,
+) -> Recorded:  # fmt: skip
+    """Record a set together with its answer; ``replace``: under this key, also where the set is the open question."""
+    log.locked(connection, participant)
+    waiting = log.open_question(connection, participant)
+    if (
+        replace
+        and waiting is not None
+        and log.event_of(connection, key, 0) is None
+        and set(waiting.shown) == set(shown)
+    ):
+        # Sent again, the answer is found by its key.
+        log.add(connection, "withdrawn", participant, question=waiting.key)
+    question = ask(connection, participant, key, shown, {"design": "given"})
+    if set(question.shown) != set(shown):
+        raise NotPossible(f"another question is open, which shows {', '.join(map(str, question.shown))}")
+    return respond(connection, question.key, "answered", chosen)
+
+
 def respond(connection: sa.Connection, key: str, kind: str, chosen: tuple[ObjectId, ...] | None) -> Recorded:
     """Record an answer or a skip, or return the one that was recorded before if it is the same."""
     asked = log.event_of(connection, key, 0)
@@ -117,7 +138,7 @@ def respond(connection: sa.Connection, key: str, kind: str, chosen: tuple[Object
 
 def _conflict(before: Event) -> str:
     if before.kind == "withdrawn":
-        return "the question was withdrawn, because the answer before it was undone; answer the one that is open"
+        return "the question was withdrawn, because another took its place; answer the one that is open"
     kept = "" if before.chosen is None else f" ({listed(before.chosen) or 'none of these'})"
     return f"{_WORDS[before.kind]}{kept} was recorded for this question before; undo it first to change it"
 
