@@ -58,6 +58,28 @@ class TestLoop:
         assert "Nothing was ticked" in anna.client.get(reply.headers["location"]).text
         assert site.store.answers() == []
 
+    def test_none_with_ticks_is_asked_about(self, site):
+        anna = site.join()
+        reply = anna.send("none", (0, 1))
+        page = anna.client.get(reply.headers["location"]).text
+        assert "You had ticked some" in page
+        assert re.search(r'role="alert" tabindex="-1" autofocus', page)
+        assert site.store.answers() == []
+
+    def test_an_answer_to_a_question_that_was_withdrawn(self, site):
+        anna = site.join()
+        anna.send()
+        key = anna.field("key")
+        anna.undo()
+        reply = anna.send(key=key)
+        assert "was replaced" in anna.client.get(reply.headers["location"]).text
+
+    def test_what_the_buttons_mean_is_printed(self, sites):
+        page = text_of(sites().join().see())
+        assert "None of these: I would reject them all." in page
+        assert "Can't say: This will not count as an answer." in page
+        assert "None of these" not in text_of(sites(threshold=False).join().see())
+
     def test_undo_shows_the_same_set_with_its_ticks(self, site):
         anna = site.join()
         names = re.findall(r'<label for="c\d">(\w+)', anna.see())

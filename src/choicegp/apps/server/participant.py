@@ -30,7 +30,7 @@ _FORM = re.compile(r"[A-Za-z0-9_-]{22,100}")  # what the welcome page made: nobo
 Shared = Annotated[Page, Depends(page_of)]
 Token = Annotated[str, InPath(min_length=20, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
 Key = Annotated[str, Form(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
-Note = Literal["nothing_ticked", "answered_before", "undone", "nothing_to_undo"]
+Note = Literal["nothing_ticked", "none_with_ticks", "answered_before", "withdrawn", "undone", "nothing_to_undo"]
 
 
 class Visit:
@@ -270,13 +270,17 @@ def answer(
         raise HTTPException(422)
     if action == "keep" and not chosen:
         return visitor.back("nothing_ticked")
+    if action == "none" and chosen:
+        return visitor.back("none_with_ticks")
     try:
         if action == "skip":
             page.store.skip(key)
         else:
             page.store.answer(key, _labels(visitor, key, chosen or []) if action == "keep" else [])
     except AlreadyAnswered:
-        return visitor.back("answered_before")
+        own = page.store.events(visitor.person)
+        withdrawn = any(event.kind == "withdrawn" and event.question == key for event in own)
+        return visitor.back("withdrawn" if withdrawn else "answered_before")
     except NotPossible:
         if page.store.state == "closed":
             return visitor.back()

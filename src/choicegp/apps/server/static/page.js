@@ -11,6 +11,11 @@ function countTicks(form) {
   update();
 }
 
+function release(form) {
+  delete form.dataset.sent;
+  form.classList.remove("sending");
+}
+
 function sendOnce(form) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) {
@@ -19,15 +24,14 @@ function sendOnce(form) {
     }
     form.dataset.sent = "yes";
     form.classList.add("sending");
+    // A request that never arrives must not block the form for good; what is sent twice counts once.
+    setTimeout(() => release(form), 8000);
   });
 }
 
 // A page that the back button brings out of memory may be old: it is fetched again.
 window.addEventListener("pageshow", (event) => {
-  for (const form of document.forms) {
-    delete form.dataset.sent;
-    form.classList.remove("sending");
-  }
+  for (const form of document.forms) release(form);
   if (event.persisted) location.reload();
 });
 
