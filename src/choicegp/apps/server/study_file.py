@@ -113,7 +113,7 @@ class Study(NamedTuple):
 
     @property
     def persons(self) -> tuple[str, ...]:
-        """The parameters that name a person: those of the known panels, or else the first."""
+        """The parameters that name a person: the ones that known panels use, or else the first."""
         return tuple(name for name in self.panel if name in _PERSONS) or self.panel[:1]
 
     def language(self, code: object = None) -> Language:
