@@ -175,7 +175,8 @@ class ChoiceSession:
     def tell(self, shown: Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None) -> Recorded:
         """Record what was chosen of a set: the open question, or a set that was shown elsewhere.
 
-        Set and answer are recorded together or not at all. With a ``key`` of your own, the same told again counts once.
+        Set and answer are recorded together or not at all. With a ``key`` of your own, the same answer sent again
+        counts once.
         """
         found = self.store.tell(self.participant, shown, chosen, key=key)
         self._request()
