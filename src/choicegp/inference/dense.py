@@ -141,17 +141,49 @@ def evidence_gradient(prior: UtilityPrior, problem: Problem, moments: GaussianMo
     return pull_back(slope)[0]
 
 
+def objective_of(state: Any, bound: Array, learning: Learning) -> Array:
+    """Add the priors of the hyperparameters and of a learned lapse rate to the bound."""
+    objective = bound
+    if learning.hyperpriors is not None:
+        objective += log_density(state.prior, learning.hyperpriors)
+    if learning.learn_lapse:
+        assert state.lapse is not None
+        objective += (LAPSE_PRIOR[0] - 1.0) * jnp.log(state.lapse) + (LAPSE_PRIOR[1] - 1.0) * jnp.log1p(-state.lapse)
+    return objective
+
+
+def next_pace(state: Any, objective: Array, steady: Array) -> tuple[Array, Array]:
+    """Return the next step sizes of the sites and of the hyperparameters: smaller ones after a drop."""
+    # Near the fixed point the bound on few points wavers by their integration error: that is no drop.
+    dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))
+    grown = jnp.where(steady, jnp.minimum(1.2 * state.rho, 1.0), state.rho)
+    rho = jnp.where(dropped, jnp.maximum(0.5 * state.rho, 0.05), grown)
+    return rho, jnp.where(dropped, jnp.maximum(0.7 * state.rate, 0.01), state.rate)
+
+
+def likely_lapse(lapsed: Array, n_sets: Any) -> Array:
+    """Make a step of expectation-maximisation: the expected number of lapses, with the Beta prior's counts."""
+    a, b = LAPSE_PRIOR
+    return (lapsed + a - 1.0) / (n_sets + a + b - 2.0)
+
+
+def climbed(state: Any, gradient: Any, learning: Learning) -> tuple[Any, Adam]:
+    """Make one Adam step of the hyperparameters, given the gradient of the bound with the sites fixed."""
+    # As one vector: a handful of operations instead of a handful for every parameter.
+    parameters, restore = ravel_pytree(state.prior)
+    slope = ravel_pytree(gradient)[0]
+    if learning.hyperpriors is not None:
+        slope += ravel_pytree(jax.grad(log_density)(state.prior, learning.hyperpriors))[0]
+    update, adam = state.adam.direction(slope, _DECAY, _EPSILON)
+    return restore(jnp.clip(parameters + state.rate * update, *LOG_BOUNDS)), adam
+
+
 def _climb(
     state: DenseState, moments: GaussianMoments, problem: Problem, learning: Learning
 ) -> tuple[UtilityPrior, Factor, Adam]:
     """One Adam step of the hyperparameters with the sites fixed."""
-    # As one vector: a handful of operations instead of a handful for every parameter.
-    parameters, restore = ravel_pytree(state.prior)
-    gradient = ravel_pytree(evidence_gradient(state.prior, problem, moments, state.sites))[0]
-    if learning.hyperpriors is not None:
-        gradient += ravel_pytree(jax.grad(log_density)(state.prior, learning.hyperpriors))[0]
-    update, adam = state.adam.direction(gradient, _DECAY, _EPSILON)
-    prior = restore(jnp.clip(parameters + state.rate * update, *LOG_BOUNDS))
+    gradient = evidence_gradient(state.prior, problem, moments, state.sites)
+    prior, adam = climbed(state, gradient, learning)
     return prior, factorise(prior_covariance(prior, problem), state.factor.jitter), adam
 
 
@@ -164,19 +196,9 @@ def _step(
         moments.mean, moments.covariance, problem, normals, weight, state.lapse
     )
     bound = weight * value - jnp.sum(moments.kl)
-    objective = bound
-    if learning.hyperpriors is not None:
-        objective += log_density(state.prior, learning.hyperpriors)
-    if learning.learn_lapse:
-        assert state.lapse is not None
-        objective += (LAPSE_PRIOR[0] - 1.0) * jnp.log(state.lapse) + (LAPSE_PRIOR[1] - 1.0) * jnp.log1p(-state.lapse)
+    objective = objective_of(state, bound, learning)
     residual = jnp.linalg.norm(forces - moments.dual[-len(forces) :]) / (1e-12 + jnp.linalg.norm(forces))
-    # Near the fixed point the bound on few points wavers by their integration error: that is no drop.
-    dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))
-    grown = jnp.where(steady, jnp.minimum(1.2 * state.rho, 1.0), state.rho)
-    rho = jnp.where(dropped, jnp.maximum(0.5 * state.rho, 0.05), grown)
-    rate = jnp.where(dropped, jnp.maximum(0.7 * state.rate, 0.01), state.rate)
-
+    rho, rate = next_pace(state, objective, steady)
     sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, state.sites, target)
     prior, factor, adam = state.prior, state.factor, state.adam
     if learning.learn_prior:
@@ -185,10 +207,8 @@ def _step(
         )
     lapse = state.lapse
     if learning.learn_lapse:
-        # A step of expectation-maximisation: the expected number of lapses, with the Beta prior's counts.
-        a, b = LAPSE_PRIOR
         n_sets = sum((jnp.sum(batch.weight) for batch in problem.batches), jnp.zeros(()))
-        lapse = jnp.where(learn, (lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
+        lapse = jnp.where(learn, likely_lapse(lapsed, n_sets), jnp.asarray(lapse))
     after = DenseState(prior, factor, sites, lapse, adam, rho, rate, objective)
     return after, StepTrace(bound, objective, residual)
 

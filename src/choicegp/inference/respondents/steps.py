@@ -10,18 +10,17 @@ chunks, so that memory does not grow with their number.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from choicegp.compute.programs import program
 from choicegp.inference.annealing import Schedule, StepTrace
-from choicegp.inference.dense import LAPSE_PRIOR, LOG_BOUNDS, Adam
+from choicegp.inference.dense import Adam, climbed, likely_lapse, next_pace, objective_of
 from choicegp.inference.driver import Learning
 from choicegp.inference.expectation import expect, expected_log_likelihood, of_differences
 from choicegp.inference.problem import SetBatch
@@ -36,10 +35,8 @@ from choicegp.inference.respondents.blocks import (
 )
 from choicegp.inference.respondents.study import Crowd, Study
 from choicegp.inference.sites import Sites, psd_part
-from choicegp.model.prior import Objects, log_density
+from choicegp.model.prior import Objects
 from choicegp.model.respondents import StudyPrior
-
-_DECAY, _EPSILON = (0.8, 0.95), 1e-3  # of Adam
 
 
 class StudySites(NamedTuple):
@@ -175,51 +172,26 @@ def target_of(
     return value, Sites(precision, linear), forces, lapsed
 
 
-def _objective(state: StudyState, bound: Array, learning: Learning) -> Array:
-    objective = bound
-    if learning.hyperpriors is not None:
-        objective += log_density(state.prior, learning.hyperpriors)
-    if learning.learn_lapse:
-        assert state.lapse is not None
-        objective += (LAPSE_PRIOR[0] - 1.0) * jnp.log(state.lapse) + (LAPSE_PRIOR[1] - 1.0) * jnp.log1p(-state.lapse)
-    return objective
-
-
-def _climbed(state: StudyState, gradient: Any, learning: Learning) -> tuple[StudyPrior, Adam]:
-    """One Adam step of the hyperparameters with the sites fixed."""
-    parameters, restore = ravel_pytree(state.prior)
-    slope = ravel_pytree(gradient)[0]
-    if learning.hyperpriors is not None:
-        slope += ravel_pytree(jax.grad(log_density)(state.prior, learning.hyperpriors))[0]
-    update, adam = state.adam.direction(slope, _DECAY, _EPSILON)
-    return restore(jnp.clip(parameters + state.rate * update, *LOG_BOUNDS)), adam
-
-
 def _step(
     state: StudyState, schedule: tuple, study: Study, normals: tuple, learning: Learning
 ) -> tuple[StudyState, StepTrace]:
     weight, learn, steady = schedule
-
     population = evidence(state.prior, study, state.sites)[1]
     found = pass_over_people(state.prior, study, state.sites, population, normals, weight, state.lapse)
     prior, adam = state.prior, state.adam
     if learning.learn_prior:
-        climbed = _climbed(state, found.gradient, learning)
-        prior, adam = jax.tree.map(lambda new, old: jnp.where(learn, new, old), climbed, (prior, adam))
+        moved = climbed(state, found.gradient, learning)
+        prior, adam = jax.tree.map(lambda new, old: jnp.where(learn, new, old), moved, (prior, adam))
     bound = weight * found.value - 0.5 * (found.penalty + population.log_det)
-    objective = _objective(state, bound, learning)
+    objective = objective_of(state, bound, learning)
     residual = jnp.sqrt(found.residual[0]) / (1e-12 + jnp.sqrt(found.residual[1]))
-    dropped = steady & (objective < state.objective - 1e-4 * jnp.abs(state.objective))
-    grown = jnp.where(steady, jnp.minimum(1.2 * state.rho, 1.0), state.rho)
-    rho = jnp.where(dropped, jnp.maximum(0.5 * state.rho, 0.05), grown)
-    rate = jnp.where(dropped, jnp.maximum(0.7 * state.rate, 0.01), state.rate)
+    rho, rate = next_pace(state, objective, steady)
     target = StudySites(found.target, jnp.zeros_like(state.sites.population))
     sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, state.sites, target)
     lapse = state.lapse
     if learning.learn_lapse:
-        a, b = LAPSE_PRIOR
         n_sets = sum(jnp.sum(batch.weight) for crowd in study.crowds for batch in crowd.sets)
-        lapse = jnp.where(learn, (found.lapsed + a - 1.0) / (n_sets + a + b - 2.0), jnp.asarray(lapse))
+        lapse = jnp.where(learn, likely_lapse(found.lapsed, n_sets), jnp.asarray(lapse))
     return StudyState(prior, sites, lapse, adam, rho, rate, objective), StepTrace(bound, objective, residual)
 
 
