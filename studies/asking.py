@@ -7,8 +7,9 @@ People (`people`).  A catalogue of 100 objects with three standard normal featur
 "smooth" (a draw of a Gaussian process of lengthscale 2); w is standard normal.  d = 2 and 3 utilities of one shape,
 each scaled to mean 0 and standard deviation 5 against errors of scale 1.  Answers to sets of 4 objects are drawn from
 the model's probabilities; with ``--slips 0.1`` one answer in ten is a random subset.  Every design begins with the same
-6 space-filling sets; then the model is fitted again after every answer, from the last one, and asks for the next
-set, up to 48; "random" draws its sets, up to 60.  Fits know d and have ``intervals="none"`` and no object effects; with
+6 space-filling sets; then the model is fitted again after every answer, as in a session (from the last model, or from
+scratch whenever the answers have become a quarter more), and asks for the next set, up to 48; "random" draws its sets,
+up to 60.  Fits know d and have ``intervals="none"`` and no object effects; with
 slips a lapse of 0.1.  25 sets of weight 1e-9 that hold every object let all fits share one shape, hence one program,
 and say nothing.  Accuracy: the part of 500 random new sets of the catalogue for which the predicted choice is the
 Pareto set of the true utilities, after 8, 12, ... sets.  The number of sets that a design needs is where its
@@ -44,6 +45,7 @@ N_OBJECTS, N_FEATURES, SIZE = 100, 3, 4
 SHAPES = ("linear", "ideal", "saturating", "smooth")
 FIRST, MOST, OF_RANDOM = 6, 48, 60  # sets: space-filling ones, of a design, of random ones
 CHECKED = range(8, 61, 4)
+GROWN = 1.25  # by which the answers have grown when a fit starts from scratch, as in a session
 QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
 
 
@@ -96,11 +98,13 @@ def asked(person: Person, how: str, last: int) -> tuple[dict[int, float], list[n
     rng = np.random.default_rng([person.seed, 23])
     shown = [np.array(one.shown) for one in next_sets(None, person.table, FIRST, SIZE, random_state=person.seed)]
     chosen = [person.answer(rows, number) for number, rows in enumerate(shown)]
-    model, scores = None, {}
+    model, scores, n_cold = None, {}, 0
     options = QUICK | {"lapse": person.slips} if person.slips else QUICK
     while True:
         n = len(shown)
         if how != "random" or n in CHECKED:
+            if n >= GROWN * n_cold:
+                model, n_cold = None, n
             model = ChoiceGP(person.d, **options).fit(person.data(shown, chosen), init=model)
         if n in CHECKED:
             scores[n] = model.score(person.test)
