@@ -25,17 +25,17 @@ import pandas as pd
 SIZE, N_FEATURES, IN_FILE, BATCH, BLOCK = 10, 6, 1000, 256, 10
 
 
-def write(folder: Path, n_sets: int) -> None:
-    """Write the folder file by file."""
-    for number in range(-(-n_sets // IN_FILE)):
-        n = min(IN_FILE, n_sets - number * IN_FILE)
+def write(folder: Path, n_sets: int, in_file: int = IN_FILE, first: int = 0) -> None:
+    """Write the folder file by file; numbers of files, and so their sets, begin with ``first``."""
+    for number in range(first, first - (-n_sets // in_file)):
+        n = min(in_file, n_sets - (number - first) * in_file)
         X = np.random.default_rng(number).uniform(size=(n * SIZE, N_FEATURES))
         g = 1.0 + 9.0 * X[:, 1:].mean(axis=1)
         U = -np.column_stack([X[:, 0], g * (1.0 - np.sqrt(X[:, 0] / g))]).reshape(n, SIZE, 2)
         ahead = U[:, :, None] - U[:, None, :]  # (set, winner, loser, utility)
         beaten = np.any(np.all(ahead >= 0, axis=-1) & np.any(ahead > 0, axis=-1), axis=1)
         table = pd.DataFrame(X, columns=[f"x{j}" for j in range(N_FEATURES)])
-        table.insert(0, "choice_id", number * IN_FILE + np.repeat(np.arange(n), SIZE))
+        table.insert(0, "choice_id", number * in_file + np.repeat(np.arange(n), SIZE))
         table.insert(1, "choice", 1 - beaten.ravel().astype(int))
         table.to_parquet(folder / f"{number:05}.parquet", index=False)
 
