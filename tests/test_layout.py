@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "choicegp"
 # A module imports only from its own folder and from folders before it.
 ORDER = (
     "reading", "data", "model", "datasets", "compute", "inference", "fitting", "prediction", "evaluation", "selection",
-    "storage", "estimators", "elicitation", "plotting", "experiments", "apps",
+    "storage", "estimators", "elicitation", "plotting", "reporting", "experiments", "apps",
 )  # fmt: skip
 FOR_EVERYONE = {"errors", "checks", "files", "__version__"}
 HEAVY = ("jax", "pandas", "scipy", "sklearn", "matplotlib")

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from choicegp.fitting.record import FitResult, Utilities
     from choicegp.model.prior import HyperPriors
     from choicegp.prediction.segments import Segments
+    from choicegp.reporting.report import report
     from choicegp.selection.compare import compare
     from choicegp.selection.loo import CavityDiagnostics, LooResult, PsisDiagnostics
     from choicegp.selection.n_utilities import SelectionResult
@@ -79,6 +80,7 @@ _PLACES = {
     "fitting.record": "FitResult Utilities",
     "model.prior": "HyperPriors",
     "prediction.segments": "Segments",
+    "reporting.report": "report",
     "selection.compare": "compare",
     "selection.loo": "CavityDiagnostics LooResult PsisDiagnostics",
     "selection.n_utilities": "SelectionResult",
@@ -135,6 +137,7 @@ __all__ = [
     "next_sets",
     "plots",
     "preferences",
+    "report",
     "search_embedding",
     "select_n_utilities",
 ]

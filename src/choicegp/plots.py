@@ -4,6 +4,8 @@ Every function returns the Axes that it drew on and shows nothing by itself; the
 ``savefig``. With ``ax`` (or ``axes``) it draws on Axes that exist; without, on a new Figure of its own.
 """
 
+from choicegp.plotting.calibration_plot import plot_calibration
+from choicegp.plotting.drivers_plot import plot_drivers
 from choicegp.plotting.market_plots import (
     plot_diversion,
     plot_elasticities,
@@ -13,7 +15,6 @@ from choicegp.plotting.market_plots import (
     plot_worth,
 )
 from choicegp.plotting.model_plots import (
-    plot_calibration,
     plot_effects,
     plot_elbo,
     plot_objects,
@@ -25,6 +26,7 @@ from choicegp.plotting.selection_plot import plot_selection
 __all__ = [
     "plot_calibration",
     "plot_diversion",
+    "plot_drivers",
     "plot_effects",
     "plot_elasticities",
     "plot_elbo",

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from choicegp import ChoiceData, ChoiceSession, Store
-from choicegp.apps import asking, summaries
+from choicegp.apps import asking
+from choicegp.reporting import summaries
 
 PENS = "alt_id,price,colour\n007,3,red\nink,5,blue\ncap,4,red\nnib,9,blue\npad,6,red\ntip,7,red\n"
 

@@ -6,9 +6,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from choicegp import ChoiceGP, SelectionResult, datasets
-from choicegp.apps.summaries import selection_in_words
 from choicegp.estimators import n_utilities
 from choicegp.plotting.selection_plot import plot_selection
+from choicegp.reporting.summaries import selection_in_words
 from choicegp.selection.loo import PsisDiagnostics, loo_result
 
 

@@ -181,20 +181,46 @@ class TestRelevance:
 class TestElbo:
     def test_draws_the_trace_and_the_final_bound(self, model):
         ax = plots.plot_elbo(model)
-        x, y = line(ax, "at each step")
+        x, y = line(ax, "The bound at each step.")
         assert x.tolist() == [1, 2, 3, 4]
         assert y.tolist() == [-9, -20, -14, -12]
         assert any(np.allclose(found.get_ydata(), -12.5) for found in ax.lines)
-        assert not any("annealing" in text for text in legend_texts(ax.get_legend()))
         assert ax.get_title() == "The fit converged: a block gained 0.01 nats"
 
-    def test_marks_annealing_where_it_is_known(self, line_model):
-        result = SimpleNamespace(**line_model.fit_result_._asdict() | {"n_annealing": 2})
-        told = SimpleNamespace(**vars(line_model) | {"fit_result_": result})
-        ax = plots.plot_elbo(told)
-        [shade] = ax.patches
-        assert (shade.get_x(), shade.get_x() + shade.get_width()) == (0.5, 2.5)
-        assert any("annealing" in text for text in legend_texts(ax.get_legend()))
+    @pytest.mark.parametrize(("n_annealing", "steps"), [(2, [3, 4]), (4, [1, 2, 3, 4])])
+    def test_annealing_is_left_out_unless_there_is_nothing_else(self, line_model, n_annealing, steps):
+        result = SimpleNamespace(**line_model.fit_result_._asdict() | {"n_annealing": n_annealing})
+        ax = plots.plot_elbo(SimpleNamespace(**vars(line_model) | {"fit_result_": result}))
+        words = legend_texts(ax.get_legend())[0]
+        assert ("without 2 steps of annealing" in words) == (n_annealing == 2)
+        assert line(ax, words)[0].tolist() == steps
+
+
+class TestDrivers:
+    def test_bars_are_shares_of_the_relevance_with_words_beside_them(self, model):
+        effects = model_effects(model)
+        grid = plots.plot_drivers(model, effects=effects)
+        assert len(grid) == 2
+        for i, ax in enumerate(grid):
+            mean = effects.relevance.mean[i]
+            order = np.argsort(-mean)
+            assert [bar.get_width() for bar in ax.patches] == pytest.approx(100 * mean[order] / mean.sum())
+            assert [label.get_text() for label in ax.get_yticklabels()] == [effects.names[j] for j in order]
+            assert len(ax.texts) == len(order)
+        assert "better in both utilities" in grid[0].figure.get_suptitle()
+
+    def test_directions_are_said_in_words(self, model):
+        effects = model_effects(model)
+        directions = np.array([["rises", "falls", "categorical"], ["non-monotone", "unclear", "unclear"]])
+        best = np.array([[1.0, 0.0, "uk"], [0.25, 0.0, "de"]], dtype=object)
+        relevance = effects.relevance._replace(mean=np.array([[3.0, 2.0, 1.0]] * 2))
+        first, second = plots.plot_drivers(
+            model, effects=effects._replace(direction=directions, best=best, relevance=relevance)
+        )
+        assert [text.get_text() for text in first.texts] == ["more is better", "less is better", "best is uk"]
+        assert [text.get_text() for text in second.texts][0] == "best around 0.25"
+        assert first.get_title(loc="left") == "utility 1: high size_0, low size_1"
+        assert second.get_title(loc="left") == "utility 2: size_0 around 0.25"
 
 
 def every_plot(model):
@@ -203,6 +229,7 @@ def every_plot(model):
     effects = model_effects(model)
     yield plots.plot_effects(model, effects=effects)[0]
     yield plots.plot_objects(model)
+    yield plots.plot_drivers(model, effects=effects)[0]
     yield plots.plot_relevance(model, effects=effects)
     yield plots.plot_elbo(model)
 

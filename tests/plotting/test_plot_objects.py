@@ -20,13 +20,16 @@ class TestObjects:
         front = undominated(mean)
         rest, marked = (
             next(c for c in ax.collections if str(c.get_label()).startswith(name))
-            for name in ("dominated", "undominated")
+            for name in ("Dominated", "Undominated")
         )
         assert np.asarray(rest.get_offsets()) == pytest.approx(mean[~front])
         assert np.asarray(marked.get_offsets()) == pytest.approx(mean[front])
+        # One standard deviation more in both would lift these to the front.
+        near = np.array([not np.any(np.all(mean[front] >= one, axis=1)) for one in mean + sd]) | front
+        assert front.sum() < near.sum() < len(mean)
         [across, up] = [c.get_segments() for c in ax.containers[0][2]]
-        assert np.array(across)[:, 1, 0] == pytest.approx(mean[:, 0] + sd[:, 0])
-        assert np.array(up)[:, 0, 1] == pytest.approx(mean[:, 1] - sd[:, 1])
+        assert np.array(across)[:, 1, 0] == pytest.approx((mean[:, 0] + sd[:, 0])[near])
+        assert np.array(up)[:, 0, 1] == pytest.approx((mean[:, 1] - sd[:, 1])[near])
 
     def test_the_undominated_are_named_at_their_points(self, model):
         ax = plots.plot_objects(model)
@@ -56,16 +59,25 @@ class TestObjects:
             np.array(list("abcdef"))[front]
         )
 
-    def test_arrays_are_named_by_row(self, model):
+    def test_objects_without_ids_are_named_by_what_they_are(self, model):
         ax = plots.plot_objects(model, model.data_.X)
         front = np.flatnonzero(undominated(model.utilities(model.data_.X).mean))
-        assert {text.get_text() for text in ax.texts} == set(map(str, front))
+        first = model.encoding_.decode(model.data_.X)["size_0"]
+        assert {text.get_text().split(",")[0] for text in ax.texts} == {f"size_0 {first[row]:.5g}" for row in front}
+
+    def test_other_names_can_be_given(self, model):
+        frame = laptop_table(2, n=6, seed=3)
+        ax = plots.plot_objects(model, frame, names=list("abcdef"))
+        front = undominated(model.utilities(frame).mean)
+        assert {text.get_text() for text in ax.texts} == set(np.array(list("abcdef"))[front])
+        with pytest.raises(ChoiceGPError, match="one for each of the 6 objects; got 1"):
+            plots.plot_objects(model, frame, names=["a"])
 
     def test_other_utilities_but_the_front_of_all(self):
         three = Model(choices(laptop_table(2)), n_utilities=3)
         ax = plots.plot_objects(three, utilities=(2, 0))
         mean = three.utilities(three.data_).mean
-        marked = next(c for c in ax.collections if str(c.get_label()).startswith("undominated"))
+        marked = next(c for c in ax.collections if str(c.get_label()).startswith("Undominated"))
         assert np.asarray(marked.get_offsets()) == pytest.approx(mean[undominated(mean)][:, [2, 0]])
         assert ax.get_xlabel().startswith("utility 3")
         assert "in all 3" in ax.get_title()
@@ -74,7 +86,7 @@ class TestObjects:
         frame = laptop_table(2, n=1).loc[["laptop 0"] * 5].set_axis(list("abcde"))
         ax = plots.plot_objects(model, frame)
         assert [text.get_text() for text in ax.texts] == ["a (+4)"]
-        assert "undominated" in legend_texts(ax.get_legend())
+        assert "Undominated: no other\nobject is." in legend_texts(ax.get_legend())
 
     def test_a_long_front_is_named_in_part(self):
         frame = laptop_table(1, categories=(), n=400)
@@ -87,14 +99,15 @@ class TestObjects:
         many.utilities = utilities
         ax = plots.plot_objects(many, frame)
         assert 8 <= len(ax.texts) <= 15
-        assert f"({len(ax.texts)} of 400 named)" in " ".join(legend_texts(ax.get_legend()))
+        assert len(ax.containers) == 0, "400 bars would be a mesh"
+        assert f"({len(ax.texts)} of 400 are named)" in " ".join(legend_texts(ax.get_legend()))
 
     def test_with_one_utility_the_best_are_listed(self):
         single = Model(choices(laptop_table(2, n=40)), n_utilities=1)
         ax = plots.plot_objects(single)
         mean, sd, _, _ = single.utilities(single.data_)
         best = np.argsort(-mean[:, 0])[:30]
-        points, ends = bars(ax, "standard deviation")
+        points, ends = bars(ax, "Bars are standard deviations.")
         assert points[:, 0] == pytest.approx(mean[best, 0])
         assert ends[:, 1, 0] == pytest.approx(mean[best, 0] + sd[best, 0])
         assert [label.get_text() for label in ax.get_yticklabels()] == [f"laptop {row}" for row in best]

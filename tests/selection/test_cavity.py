@@ -9,7 +9,7 @@ from choicegp.compute.progress import Clock
 from choicegp.errors import ChoiceGPError
 from choicegp.prediction.choices import ChoicePredictor
 from choicegp.selection import cavity
-from choicegp.selection.cavity import Refitter, Settled, _cavities, _Differences, _own_marginals, _remedy, cavity_loo
+from choicegp.selection.cavity import Refitter, Settled, _Differences, _remedy, cavities, cavity_loo, own_marginals
 from choicegp.selection.loo import standard_error
 
 from .conftest import fit_fixed, make_case, posed
@@ -91,7 +91,7 @@ def test_a_shared_part_is_left_out_with_its_correlations(cases, results):
     assert np.abs(np.diag(between)[: case.problem.n_objects]).mean() > 0.2
     wrong = fits.full._replace(covariance=np.stack([covariance[i, i] for i in (0, 1)]))
     batch = case.problem.batches[0]
-    ours, theirs = _own_marginals(fits.full, batch.rows), _own_marginals(wrong, batch.rows)
+    ours, theirs = own_marginals(fits.full, batch.rows), own_marginals(wrong, batch.rows)
     np.testing.assert_allclose(ours.mean, theirs.mean)
     a = len(batch.rows) - 1
     together, apart = (own.root @ np.swapaxes(own.root, 1, 2) for own in (ours, theirs))
@@ -126,7 +126,7 @@ def test_a_cavity_is_the_posterior_without_the_site():
     pull, linear = rng.normal(size=(m, n)), rng.normal(size=(m, n))
     covariance = np.linalg.inv(other + own)
     mean = np.einsum("mij,mj->mi", covariance, pull + linear)
-    found, leverage = _cavities(_Differences(mean, np.linalg.cholesky(covariance)), own, linear)
+    found, leverage = cavities(_Differences(mean, np.linalg.cholesky(covariance)), own, linear)
     np.testing.assert_allclose(found.root @ np.swapaxes(found.root, -1, -2), np.linalg.inv(other), atol=1e-9)
     np.testing.assert_allclose(found.mean, np.einsum("mij,mj->mi", np.linalg.inv(other), pull), atol=1e-9)
     shares = np.linalg.eigvals(covariance @ own).real.max(axis=1)
@@ -135,7 +135,7 @@ def test_a_cavity_is_the_posterior_without_the_site():
 
 def test_a_certain_site_leaves_numbers():
     """Rounding may bring an eigenvalue of S P to 1 and above: still no infinity, no NaN."""
-    found, leverage = _cavities(_Differences(np.zeros((1, 1)), np.ones((1, 1, 1))), np.full((1, 1, 1), 2.0),
+    found, leverage = cavities(_Differences(np.zeros((1, 1)), np.ones((1, 1, 1))), np.full((1, 1, 1), 2.0),
                                 np.zeros((1, 1)))  # fmt: skip
     assert np.isfinite(found.root).all()
     assert leverage[0] <= 1.0
@@ -144,7 +144,7 @@ def test_a_certain_site_leaves_numbers():
 def test_marginals_of_equal_objects_are_degenerate_not_nan():
     covariance = np.array([[[1.0, 1.0], [1.0, 1.0]]])
     posterior = Settled((), np.array([[0.5, 0.5]]), covariance, 0.0, 1.0, 0.0)
-    own = _own_marginals(posterior, np.array([[0], [1]]))
+    own = own_marginals(posterior, np.array([[0], [1]]))
     assert own.mean.tolist() == [[0.0]]
     assert own.root.tolist() == [[[0.0]]]
 

@@ -190,8 +190,8 @@ def parse(line: str, shown: Iterable["ObjectId"]) -> "str | list[ObjectId]":
 
 def _conclude(session: "ChoiceSession", n_answers: int) -> None:
     """Say what was learned, and list the best objects."""
-    from choicegp.apps.summaries import drivers_in_words
     from choicegp.elicitation.session import FEWEST
+    from choicegp.reporting.summaries import drivers_in_words
 
     if n_answers < FEWEST:
         say(f"A model needs at least {FEWEST} answers; the same command continues.")

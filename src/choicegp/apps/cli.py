@@ -1,5 +1,6 @@
 """The command line. Each command imports what it needs when it runs, so that help is there at once."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -8,9 +9,10 @@ import typer
 from typer import Argument, Option
 
 import choicegp
-from choicegp.apps import asking, terminal
+from choicegp.apps import asking, showing, terminal
 from choicegp.apps.options import (
     Jobs,
+    ModelFile,
     ModelOptions,
     Repetitions,
     Seed,
@@ -48,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _invoke(arguments: list[str]) -> None:
     # Not `app()`: it handles errors by itself, each kind in another way.
     command = typer.main.get_command(app)
-    with command.make_context("choicegp", arguments) as context:
+    # A report repeats the command that made it.
+    with command.make_context("choicegp", arguments, obj=shlex.join(["choicegp", *arguments])) as context:
         command.invoke(context)
 
 
@@ -65,9 +68,6 @@ def _start(
     ] = False,
 ) -> None:
     """Learn from choices: which objects a person would keep from any set, and why."""
-
-
-_Model = Annotated[str, Argument(metavar="MODEL", help="A model written by `choicegp fit`.", show_default=False)]
 
 
 @app.command()
@@ -145,7 +145,7 @@ def fit(
 
     class_of(name)  # a wrong name is said before a large table is read
     data = table.open_folder() if table.is_folder else table.read()
-    from choicegp.apps.summaries import drivers_in_words, fit_in_words
+    from choicegp.reporting.summaries import drivers_in_words, fit_in_words
 
     fitted = made(name, given).fit(data)
     fitted.save(output)
@@ -185,8 +185,8 @@ def select(
         check_place(place)
     options = model.arguments()
     data = table.read()
-    from choicegp.apps.summaries import selection_in_words
     from choicegp.estimators.n_utilities import select_n_utilities
+    from choicegp.reporting.summaries import selection_in_words
 
     found = select_n_utilities(data, max_utilities, n_jobs=jobs, folds=folds, **options)
     terminal.say(selection_in_words(found))
@@ -206,7 +206,7 @@ def select(
 @app.command()
 @takes_options
 def predict(
-    model: _Model,
+    model: ModelFile,
     table: TableOptions,
     output: Annotated[str | None, output_option("File for the predictions. By default they are printed.")] = None,
 ) -> None:
@@ -246,7 +246,7 @@ def predict(
 @app.command()
 @takes_options
 def shares(
-    model: _Model,
+    model: ModelFile,
     table: TableOptions,
     output: Annotated[str | None, output_option("File for the shares. By default they are printed.")] = None,
     take: Annotated[
@@ -284,32 +284,8 @@ def shares(
         terminal.say(f"Shares of {len(data)} assortments are in {output}.")
 
 
-@app.command()
-def plot(
-    model: _Model,
-    output: Annotated[str, output_option("Folder for the plots.", "FOLDER", True)] = "plots",
-    kind: Annotated[
-        list[str] | None,
-        Option(
-            "--kind",
-            metavar="NAME",
-            help="Kind of plot: utilities, effects, objects, relevance or elbo. Can be repeated.",
-            show_default="all that suit the model",
-        ),
-    ] = None,
-) -> None:
-    """Plot what a model has learned.
-
-    The plots show the effects of features, objects by utility, the relevance of features, and the course of the fit.
-    """
-    from pathlib import Path
-
-    from choicegp.apps.models import load
-    from choicegp.plotting.files import save_all, suitable_kinds
-
-    fitted = load(model)
-    for file in save_all(fitted, Path(output), kind or suitable_kinds(fitted)):
-        terminal.say(str(file))
+app.command()(showing.plot)
+app.command()(showing.report)
 
 
 @app.command()

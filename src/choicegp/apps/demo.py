@@ -79,8 +79,8 @@ def program() -> str:
 def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Path) -> None:
     """Fit the model and say what it found, tested on pages that it has not seen."""
     from choicegp import ChoiceGP, datasets
-    from choicegp.apps.summaries import drivers_in_words, fit_in_words, quality_in_words
     from choicegp.plotting.files import draw, save_figure
+    from choicegp.reporting.summaries import drivers_in_words, fit_in_words, quality_in_words
 
     say("Learning two hidden utilities from her answers, and how sure they are. This can take a minute or two ...")
     model = ChoiceGP(n_utilities=2, random_state=seed).fit(data)

@@ -33,6 +33,9 @@ Jobs = Annotated[
 ]
 
 
+ModelFile = Annotated[str, Argument(metavar="MODEL", help="A model written by `choicegp fit`.", show_default=False)]
+
+
 def output_option(help: str, metavar: str = "FILE", default: bool = False) -> Any:
     """Declare the option that says where a command writes."""
     return Option("--output", "-o", metavar=metavar, help=help, show_default=default)
@@ -112,20 +115,14 @@ _DECIMAL = Option(
 _AT_MOST = Option("--at-most", metavar="NUMBER", show_default=False, help="How many objects one was allowed to choose.")
 
 
-@dataclass(frozen=True)
-class TableOptions:
-    """A file with a table of choices and how to read it.
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions:
+    """How to read a table of choices.
 
-    The fields but ``file`` and the flags are arguments of :meth:`ChoiceData.from_long` or
-    :meth:`ChoiceData.from_wide`; ``None`` stands for their defaults.
-
-    Examples
-    --------
-    >>> TableOptions("choices.csv", no_choices=True).arguments()["chosen"] is None
-    True
+    The fields but the flags are arguments of :meth:`ChoiceData.from_long` or :meth:`ChoiceData.from_wide`; ``None``
+    stands for their defaults.
     """
 
-    file: Annotated[str, _FILE]
     set_id: Annotated[str | None, _SET_ID] = None
     object_id: Annotated[str | None, _OBJECT_ID] = None
     no_object_id: Annotated[bool, _NO_OBJECT_ID] = False
@@ -145,6 +142,23 @@ class TableOptions:
     empty: Annotated[EmptyRule | None, _EMPTY] = None
     missing: Annotated[MissingRule | None, _MISSING] = None
     on_error: Annotated[DefectRule, _ON_ERROR] = DefectRule.RAISE
+
+    def of(self, file: str) -> "TableOptions":
+        """Return a file with these options."""
+        return TableOptions(file, **vars(self))
+
+
+@dataclass(frozen=True)
+class TableOptions(ReadingOptions):
+    """A file with a table of choices and how to read it.
+
+    Examples
+    --------
+    >>> TableOptions("choices.csv", no_choices=True).arguments()["chosen"] is None
+    True
+    """
+
+    file: Annotated[str, _FILE]
 
     def read(self, **more: Any) -> "ChoiceData":
         """Read the file; ``more`` goes before what the options say."""
@@ -264,7 +278,8 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     Parameters
     ----------
     command : callable
-        Its options are its own and the options of its groups, in the order of its parameters.
+        Its options are its own and the options of its groups, in the order of its parameters. Where both have an
+        option of a name, the command's own is there.
 
     Examples
     --------
@@ -279,7 +294,10 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
         for name, one in parameters.items()
         if isinstance(one.annotation, type) and dataclasses.is_dataclass(one.annotation)
     }
-    options = {name: inspect.signature(group).parameters for name, group in groups.items()}
+    options = {
+        name: {one: given for one, given in inspect.signature(group).parameters.items() if one not in parameters}
+        for name, group in groups.items()
+    }
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:

@@ -93,7 +93,8 @@ def select_n_utilities(
         Search(data, checked, options.get("device", "auto"), clock), most, n_folds=n_folds, contenders=contenders,
         random_state=number, n_jobs=n_threads(jobs_option(n_jobs), n_shown), progress=progress,
     )  # fmt: skip
-    models = {d: ChoiceGP(d, **template)._keep(fitted) for d, fitted in selection.models.items()}
+    records = selection.models | {selection.n_utilities: selection.model._replace(chosen=selection.record)}
+    models = {d: ChoiceGP(d, **template)._keep(fitted) for d, fitted in records.items()}
     return selection._replace(models=models)
 
 
@@ -116,7 +117,7 @@ def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
             fitted = completed(fitted, asked, clock)
         elif asked.intervals:
             fitted = add_intervals(fitted, asked, clock)
-    return model._keep(fitted)
+    return model._keep(fitted._replace(chosen=selection.record))
 
 
 def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], FitOptions]:

@@ -1,6 +1,6 @@
 """What a fit gives: one immutable record; how data are posed; and what a careful reader may want to know."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from choicegp.inference.respondents.posterior import StudyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
 from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.reading.encoding import FeatureEncoding
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PLUG_IN = "Gaussian utilities at the most probable hyperparameters: intervals are too narrow"
 _MOST_OBJECTS = 400
@@ -76,6 +79,30 @@ class Utilities(NamedTuple):
     upper: np.ndarray | None = None
 
 
+class ChosenNumber(NamedTuple):
+    """How the number of utilities was chosen, as a model's file keeps it.
+
+    Attributes
+    ----------
+    n_utilities : int
+    reason : str
+        Why this number, in words.
+    scores : dict of str to list
+        The columns of the comparison, one entry for each number that was tried.
+    """
+
+    n_utilities: int
+    reason: str
+    scores: dict[str, list[Any]]
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The comparison, indexed by the number of utilities."""
+        import pandas as pd
+
+        return pd.DataFrame(self.scores).set_index("n_utilities")
+
+
 class Fitted(NamedTuple):
     """All that a fit has learned.
 
@@ -94,6 +121,8 @@ class Fitted(NamedTuple):
         The training data; of a folder, a sample of its sets.
     study : StudyPosterior or None
         What is known about each person, where people were fitted together; ``posterior`` is the population's then.
+    chosen : ChosenNumber or None
+        How the number of utilities was chosen, where it was.
     """
 
     posterior: Posterior
@@ -105,6 +134,7 @@ class Fitted(NamedTuple):
     errors: ErrorModel
     data: ChoiceData
     study: StudyPosterior | None = None
+    chosen: ChosenNumber | None = None
 
     def noted(self, note: str) -> "Fitted":
         """Return the same fit with a further note."""

@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 
 from choicegp.evaluation.effects import FeatureEffect
 from choicegp.plotting.label_places import label_places
-from choicegp.plotting.style import BESIDE, COLOURS, LINES, MARKERS, mark_values, new_figure, panels
+from choicegp.plotting.style import BESIDE, COLOURS, LINES, MARKERS, UNIT, mark_values, new_figure, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _MOST_TICKS = 1000
-_LONGEST_NAME = 24
+_LONGEST_NAME = 28
 _MOST_NAMES = 15
 _LABEL: dict[str, Any] = {
     "textcoords": "offset points", "ha": "center", "va": "center", "zorder": 4,
     "bbox": {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.6},
     "arrowprops": {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
 }  # fmt: skip
-_MOST_BARS = 150  # objects whose uncertainty is drawn
+_MOST_BARS = 40  # objects whose uncertainty is drawn
 _THRESHOLD: dict[str, Any] = {"color": "black", "zorder": 3.5}
 
 
@@ -33,7 +33,7 @@ def new_panels(n: int) -> NDArray[Any]:
     figure = new_figure(max(5.6, 2.9 * columns), 1.1 + 2.3 * -(-n // columns))
     grid = panels(figure, n, columns, sharey=True)
     for ax in grid[::columns]:
-        ax.set_ylabel("effect on utility")
+        ax.set_ylabel(f"effect on utility,\n{UNIT}", fontsize=8)
     return grid
 
 
@@ -100,9 +100,8 @@ def draw_ranking(
 ) -> None:  # fmt: skip
     """Draw objects from the best down, with one utility each, and the threshold where there is one."""
     places = np.arange(len(mean))
-    ax.errorbar(
-        mean, places, xerr=sd, fmt="o", color=COLOURS[0], ecolor="0.7", elinewidth=1.0, label="standard deviation"
-    )
+    words = "Bars are standard deviations."
+    ax.errorbar(mean, places, xerr=sd, fmt="o", color=COLOURS[0], ecolor="0.7", elinewidth=1.0, label=words)
     ax.set_yticks(places, names, fontsize=8)
     ax.set_ylim(len(mean) - 0.5, -0.5)
     if threshold is not None:
@@ -110,24 +109,27 @@ def draw_ranking(
         ax.axvspan(low, high, color="0.9", linewidth=0, zorder=0)
         label = "The threshold, with its 95% interval:\nan object below it is rejected even alone."
         ax.axvline(middle, linestyle="--", linewidth=1.2, label=label, **_THRESHOLD)
-        ax.legend(loc="lower right", fontsize=8, framealpha=0.9)
-    ax.set_xlabel("utility 1 (posterior mean and standard deviation)")
+    ax.legend(loc="lower right", fontsize=8, framealpha=0.9)
+    ax.set_xlabel(f"utility 1, {UNIT}")
     ax.set_title(f"The best {len(mean)} of {total} objects" if len(mean) < total else "Objects", fontsize=11)
 
 
 def draw_front(
-    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_], names: list[str],
-    threshold: NDArray[np.float64] | None = None, in_all: str = "both",
+    ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_],
+    near: NDArray[np.bool_], names: list[str], threshold: NDArray[np.float64] | None = None, in_all: str = "both",
 ) -> None:  # fmt: skip
     """Draw objects by two utilities; objects of the front are marked, and as many as can be are named.
 
-    The threshold, where there is one, is given as mean and ends of its interval (3, 2) in these utilities.
+    Bars are drawn for the front and for what is ``near`` it: bars of all objects would make a mesh. The threshold,
+    where there is one, is given as mean and ends of its interval (3, 2) in these utilities.
     """
     x, y = mean[:, 0], mean[:, 1]
-    barred = np.ones(len(mean), dtype=bool) if len(mean) <= _MOST_BARS else front
-    bars: dict[str, Any] = {"ecolor": "0.82", "elinewidth": 0.7, "zorder": 1, "label": "standard deviation"}
-    ax.errorbar(x[barred], y[barred], xerr=sd[barred, 0], yerr=sd[barred, 1], fmt="none", **bars)
-    ax.scatter(x[~front], y[~front], s=18, color="0.45", linewidths=0, zorder=2, label="dominated by another")
+    barred, words = _barred(front, near)
+    if barred.any():
+        bars: dict[str, Any] = {"ecolor": "0.6", "elinewidth": 0.7, "alpha": 0.5, "zorder": 1, "label": words}
+        ax.errorbar(x[barred], y[barred], xerr=sd[barred, 0], yerr=sd[barred, 1], fmt="none", **bars)
+    rest = f"Dominated: another object\nis better in {in_all} utilities."
+    ax.scatter(x[~front], y[~front], s=18, color="0.45", linewidths=0, zorder=2, label=rest)
     points = mean
     if threshold is not None:
         _draw_threshold(ax, threshold, in_all)
@@ -139,12 +141,21 @@ def draw_front(
     )
     ax.margins(0.04)
     # The legend takes its room before names are placed, though their number is known only then.
-    marked.set_label(f"undominated\n({n_points} of {n_points} named)")
+    marked.set_label(f"Undominated: no other\nobject is\n({n_points} of {n_points} are named).")
     ax.legend(**BESIDE)
     written = _write_names(ax, points, named, labels)
-    some = f"\n({written} of {n_points} named)" if written < n_points else ""
-    marked.set_label(f"undominated{some}")
+    some = f"\n({written} of {n_points} are named)" if written < n_points else ""
+    marked.set_label(f"Undominated: no other\nobject is{some}.")
     ax.legend(**BESIDE)
+
+
+def _barred(front: NDArray[np.bool_], near: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], str]:
+    """Choose the objects whose uncertainty is drawn, and say which they are."""
+    if near.sum() <= _MOST_BARS:
+        return near, "Bars: standard deviations, of\nthe undominated and of what\none of them would lift there."
+    if front.sum() <= _MOST_BARS:
+        return front, "Bars: standard deviations,\nof the undominated."
+    return np.zeros_like(front), ""
 
 
 def _draw_threshold(ax: "Axes", threshold: NDArray[np.float64], in_all: str) -> None:

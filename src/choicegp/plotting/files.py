@@ -1,20 +1,42 @@
 """Pictures of a model as files."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.files import made_folder, replaced_when_complete
 from choicegp.plotting import model_plots
+from choicegp.plotting.calibration_plot import plot_calibration
+from choicegp.plotting.drivers_plot import plot_drivers
 from choicegp.plotting.style import DPI
 
 if TYPE_CHECKING:
     from choicegp.estimators.choice_gp import ChoiceGP
 
-KINDS = ("utilities", "effects", "objects", "relevance", "elbo")
+KINDS = ("drivers", "utilities", "effects", "objects", "relevance", "elbo", "calibration")
+
+
+class Wanted(NamedTuple):
+    """What pictures are about, where it is not everything.
+
+    Attributes
+    ----------
+    features : sequence of str or None
+        Of the pictures of features.
+    held_out : ChoiceData or None
+        Sets of the picture of calibration; by default the training sets, each predicted from the others.
+    """
+
+    features: Sequence[str] | None = None
+    held_out: ChoiceData | None = None
+
+
+EVERYTHING = Wanted()
 
 
 def suitable_kinds(model: "ChoiceGP") -> list[str]:
@@ -25,15 +47,29 @@ def suitable_kinds(model: "ChoiceGP") -> list[str]:
         )
     along = "utilities" if len(model.encoding_.columns) == 1 else "effects"
     drawable = model.n_utilities_ > 1 and len(model.data_.object_ids) <= model_plots.MOST_OBJECTS
-    return [along, *(["objects"] if drawable else []), "relevance", "elbo"]
+    return ["drivers", along, *(["objects"] if drawable else []), "relevance", "elbo"]
 
 
-def draw(model: "ChoiceGP", kind: str) -> Any:
+def draw(model: "ChoiceGP", kind: str, wanted: Wanted = EVERYTHING) -> Any:
     """Draw one picture and return its figure."""
     if kind not in KINDS:
         raise ChoiceGPError(f"there is no plot {kind!r}: use one of {', '.join(KINDS)}")
-    axes = getattr(model_plots, f"plot_{kind}")(model)
+    axes = _drawn(model, kind, wanted)
     return np.ravel(np.asarray(axes, dtype=object))[0].figure
+
+
+def _drawn(model: "ChoiceGP", kind: str, wanted: Wanted) -> Any:
+    if kind == "calibration":
+        return plot_calibration(model, wanted.held_out)
+    if kind == "drivers":
+        return plot_drivers(model)
+    if kind == "effects":
+        return model_plots.plot_effects(model, wanted.features)
+    if kind == "utilities" and wanted.features:
+        if len(wanted.features) > 1:
+            raise ChoiceGPError("a plot of utilities is along one feature: name one, or plot the effects of several")
+        return model_plots.plot_utilities(model, wanted.features[0])
+    return getattr(model_plots, f"plot_{kind}")(model)
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -44,11 +80,22 @@ def save_figure(figure: Any, path: Path) -> None:
         figure.savefig(handle, format=path.suffix[1:].lower(), dpi=DPI, bbox_inches="tight")
 
 
-def save_all(model: "ChoiceGP", folder: Path, kinds: Sequence[str]) -> list[Path]:
+def svg_text(figure: Any, *, transparent: bool = False) -> str:
+    """Return a figure as the text of an SVG file, which is the same whenever it is made and needs no font."""
+    from matplotlib import rc_context
+
+    content = io.BytesIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with rc_context({"svg.hashsalt": "choicegp", "svg.fonttype": "path"}):
+        figure.savefig(content, format="svg", bbox_inches="tight", transparent=transparent, metadata=nothing)
+    return content.getvalue().decode()
+
+
+def save_all(model: "ChoiceGP", folder: Path, kinds: Sequence[str], wanted: Wanted = EVERYTHING) -> list[Path]:
     """Write pictures into a folder, which is created if necessary; return the files."""
     made_folder(folder)
     files = []
     for kind in kinds:
         files.append(folder / f"{kind}.png")
-        save_figure(draw(model, kind), files[-1])
+        save_figure(draw(model, kind, wanted), files[-1])
     return files

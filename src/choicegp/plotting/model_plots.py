@@ -1,4 +1,4 @@
-"""Plots of a fitted model: utilities, effects of features, objects, relevance, calibration, and how the fit went."""
+"""Plots of a fitted model: utilities, effects of features, objects, relevance, and how the fit went."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ from choicegp.checks import kind_of, listed
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
-from choicegp.evaluation.calibration import calibration
 from choicegp.evaluation.effects import Effects, FeatureEffect, model_effects
+from choicegp.fitting.record import encoded_features
 from choicegp.plotting.drawing import (
     draw_effect,
     draw_front,
@@ -23,7 +23,8 @@ from choicegp.plotting.drawing import (
     utility_style,
     wrapped,
 )
-from choicegp.plotting.style import BESIDE, COLOURS, new_axes
+from choicegp.plotting.names import object_names
+from choicegp.plotting.style import BESIDE, COLOURS, UNIT, new_axes
 from choicegp.reading.encoding import FeatureColumn
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
     high = mean + margin if found.upper is None else found.upper
     ax = ax or new_axes(7.0, 4.0)
     draw_effect(ax, FeatureEffect(name, column.kind, grid, mean, low, high, table[name].to_numpy()))
-    ax.set_ylabel("utility, relative to the shown objects' mean")
+    ax.set_ylabel(f"utility, relative to the shown objects' mean,\n{UNIT}", fontsize=9)
     rest = "\n(other features at their median or most common value)" if len(others) > 1 else ""
     ax.set_title(f"Utilities, with 95% intervals{rest}", fontsize=11)
     ax.legend(handles=utility_keys(mean.shape[1], {column.kind}), **BESIDE)
@@ -136,6 +137,7 @@ def plot_objects(
     *,
     data: ChoiceData | None = None,
     utilities: tuple[int, int] = (0, 1),
+    names: Sequence[str] | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw objects in the space of two utilities, and name those that no other dominates.
@@ -153,6 +155,8 @@ def plot_objects(
     utilities : (int, int)
         Which utilities (from 0) to draw. An object is marked when none is better in all of the model's
         utilities, whichever are drawn.
+    names : sequence of str, optional
+        What to call the objects; by default their ids or, where these are row numbers, what the objects are.
     ax : Axes, optional
 
     Returns
@@ -161,12 +165,13 @@ def plot_objects(
     """
     _check_fitted(model)
     objects, ids = _objects_to_draw(model, X, data)
+    labels = _labels(model, objects, ids, names)
     mean, sd = model.utilities(objects)[:2]
     threshold = _threshold(model)
     if model.n_utilities_ == 1:
         best = np.argsort(-mean[:, 0], kind="stable")[:_MOST_RANKED]
         ax = ax or new_axes(7.0, 1.4 + 0.2 * len(best))
-        draw_ranking(ax, mean[best, 0], sd[best, 0], [short(ids[row]) for row in best], len(ids), threshold)
+        draw_ranking(ax, mean[best, 0], sd[best, 0], [short(labels[row]) for row in best], len(ids), threshold)
         return ax
     across, up = _two_utilities(utilities, model.n_utilities_)
     ax = ax or new_axes(8.4, 5.2)
@@ -174,13 +179,29 @@ def plot_objects(
     unit = 1e-9 * max(np.abs(mean).max(), 1e-300)
     mean = np.round(mean / unit) * unit
     front = undominated(mean)
+    near = _near_the_front(mean, sd, front)
     in_all = "both" if model.n_utilities_ == 2 else f"all {model.n_utilities_}"
     shown = [across, up]
     placed = None if threshold is None else threshold[:, shown]
-    draw_front(ax, mean[:, shown], sd[:, shown], front, [short(i) for i in ids], placed, in_all)
-    ax.set(xlabel=f"utility {across + 1} (posterior mean)", ylabel=f"utility {up + 1} (posterior mean)")
+    ax.set(xlabel=f"utility {across + 1}, {UNIT}", ylabel=f"utility {up + 1}, {UNIT}")
     ax.set_title(f"Objects by their utilities; no other beats a marked one in {in_all}", fontsize=11)
+    draw_front(ax, mean[:, shown], sd[:, shown], front, near, [short(i) for i in labels], placed, in_all)
     return ax
+
+
+def _near_the_front(mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark the front and the objects that one standard deviation more in every utility would lift to it."""
+    best, lifted = mean[front], mean + np.nan_to_num(sd)
+    beaten = np.array([bool(np.any(np.all(best >= one, axis=1))) for one in lifted])
+    return front | ~beaten
+
+
+def _labels(model: "ChoiceGP", objects: Any, ids: Sequence[Any], names: Sequence[str] | None) -> list[str]:
+    if names is None:
+        return object_names(ids, encoded_features(objects, model.encoding_), model.encoding_)
+    if len(names) != len(ids):
+        raise ChoiceGPError(f"names must be one for each of the {len(ids)} objects; got {len(names)}")
+    return [str(name) for name in names]
 
 
 def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Axes | None" = None) -> "Axes":
@@ -216,9 +237,7 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
     ax.set_yticks(np.arange(n_features), [wrapped(effects.names[j], 22) for j in order])
     ax.set_ylim(n_features - 0.5, -0.5)
     ax.set_xlim(left=0.0)
-    ax.set_xlabel(
-        "standard deviation of the feature's effect, with 95% interval,\nin units of the error of a comparison"
-    )
+    ax.set_xlabel(f"standard deviation of the feature's effect, with 95% interval,\n{UNIT}")
     ax.set_title("How much each feature matters", fontsize=11)
     ax.legend(**BESIDE)
     return ax
@@ -227,8 +246,8 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
 def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     """Draw the evidence lower bound (ELBO) over the steps of the fit.
 
-    While the fit anneals, the likelihood counts only in part and the bound belongs to an easier problem:
-    those steps are shaded when the fit's result reports their number (``n_annealing``).
+    While the fit anneals, the likelihood counts only in part and the bound belongs to an easier problem: those steps
+    (``fit_result_.n_annealing``) are left out.
 
     Parameters
     ----------
@@ -248,53 +267,20 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     result = model.fit_result_
     trace = np.asarray(result.elbo_trace, dtype=float)
     ax = ax or new_axes(7.4, 3.6)
-    steps = np.arange(1, len(trace) + 1)
-    ax.plot(steps, trace, color=COLOURS[0], linewidth=1.5, marker="." if len(trace) < 100 else "", label="at each step")
-    final = f"at the end, on fresh\nsample points: {model.elbo_:.1f}"
+    # A fit that was stopped while it annealed has nothing else to show.
+    begun = int(getattr(result, "n_annealing", 0))
+    begun = begun if begun < len(trace) else 0
+    trace, steps = trace[begun:], np.arange(begun + 1, len(trace) + 1)
+    before = f"\n(without {begun} steps of annealing)" if begun else ""
+    marker = "." if len(trace) < 100 else ""
+    words = f"The bound at each step{before}."
+    ax.plot(steps, trace, color=COLOURS[0], linewidth=1.5, marker=marker, label=words)
+    final = f"The bound at the end, on fresh\nsample points: {model.elbo_:.1f}."
     ax.axhline(model.elbo_, color=COLOURS[1], linestyle="--", linewidth=1.0, label=final)
-    annealed = int(getattr(result, "n_annealing", 0))
-    if annealed:
-        ax.axvspan(0.5, annealed + 0.5, color="0.92", zorder=0, label="annealing (the likelihood\ncounts in part)")
     ax.locator_params(axis="x", integer=True)
     ax.set(xlabel="step", ylabel="evidence lower bound (nats)")
     ax.set_title(f"The fit {result.status}: {wrapped(result.message, 60)}", fontsize=11)
     ax.legend(**BESIDE)
-    return ax
-
-
-def plot_calibration(model: "ChoiceGP", data: ChoiceData, *, n_bins: int = 10, ax: "Axes | None" = None) -> "Axes":
-    """Draw how often objects were chosen against their predicted probability, on choices the model has not seen.
-
-    Parameters
-    ----------
-    model : ChoiceGP
-        Fitted.
-    data : ChoiceData
-        Held-out sets with choices.
-    n_bins : int
-        Bins of equal width.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-    """
-    _check_fitted(model)
-    table = calibration(data, model.predict_proba(data), n_bins)
-    ax = ax or new_axes(5.6, 4.6)
-    ax.plot([0, 1], [0, 1], color="0.6", linewidth=1.0, linestyle="--", label="honest")
-    spread = np.abs(table[["low", "high"]].to_numpy().T - table["observed"].to_numpy())
-    ax.errorbar(
-        table["predicted"], table["observed"], spread, color=COLOURS[0], marker="o", markersize=4, linewidth=1.5,
-        elinewidth=1.0, capsize=2, label="observed, with 95%\nintervals",
-    )  # fmt: skip
-    for row in table.itertuples():
-        ax.annotate(f"{row.objects}", (row.predicted, 0.0), xytext=(0, 2), textcoords="offset points", ha="center",
-                    fontsize=7, color="0.4")  # fmt: skip
-    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-    ax.set(xlabel="predicted probability of being chosen", ylabel="share that was chosen")
-    ax.set_title(f"Calibration on {len(data)} sets (small numbers: objects)", fontsize=11)
-    ax.legend(loc="upper left", frameon=False, fontsize=9)
     return ax
 
 

@@ -9,12 +9,13 @@ from choicegp.plotting.style import BESIDE, COLOURS, new_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from choicegp.fitting.record import ChosenNumber
     from choicegp.selection.n_utilities import SelectionResult
 
 _FAR = 20.0  # standard errors below the best: what is further is not drawn
 
 
-def plot_selection(found: "SelectionResult", *, ax: "Axes | None" = None) -> "Axes":
+def plot_selection(found: "SelectionResult | ChosenNumber", *, ax: "Axes | None" = None) -> "Axes":
     """Draw the leave-one-out score against the number of utilities, with standard errors; the chosen one is marked.
 
     The inner bars are standard errors of the difference to the best. A score far below the others, as one
@@ -35,18 +36,18 @@ def plot_selection(found: "SelectionResult", *, ax: "Axes | None" = None) -> "Ax
     inside = table["elpd_diff"] <= _FAR * float(table["se"].iloc[int(np.argmax(table["elpd"]))])
     near, far = table[inside], table[~inside]
     numbers, scores, errors, paired = near.reset_index()[["n_utilities", "elpd", "se", "dse"]].to_numpy(float).T
-    ax.errorbar(numbers, scores, errors, color="0.6", capsize=4.0, label="standard error")
+    ax.errorbar(numbers, scores, errors, color="0.6", capsize=4.0, label="Thin bars: standard errors\nof the scores.")
     ax.errorbar(
         numbers, scores, paired, color=COLOURS[0], linestyle="", marker="o", linewidth=2.5,
-        label="of the difference\nto the best",
+        label="Thick bars: of the differences\nto the best.",
     )  # fmt: skip
     chosen = found.n_utilities
     by = "\nby cross-validation" if "cv" in table and table["cv"].notna().any() else ""
-    ax.plot([chosen], [table["elpd"].loc[chosen]], "s", color=COLOURS[1], markersize=9, label=f"chosen: {chosen}{by}")
+    ax.plot([chosen], [table["elpd"].loc[chosen]], "s", color=COLOURS[1], markersize=9, label=f"Chosen: {chosen}{by}.")
     for number, (d, score) in enumerate(far["elpd"].items()):
         ax.text(0.02, 0.04 + 0.08 * number, f"{d}: {score:.0f}, off the scale", transform=ax.transAxes, fontsize=9)
     ax.set_xticks(list(table.index))
-    ax.set(xlabel="number of utilities", ylabel="expected log score (elpd)")
+    ax.set(xlabel="number of utilities", ylabel="expected log score of all sets (elpd), nats")
     ax.set_title("How many utilities, by leaving out one set after the other", fontsize=11)
     ax.legend(**BESIDE)
     return ax

@@ -9,10 +9,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 140
-# Okabe and Ito's colours, told apart by the colour-blind; line styles and markers tell them apart in grey.
+# Okabe and Ito's colours, which the colour-blind can distinguish; line styles and markers do the same in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DIRECTION_COLOURS = {
+    "rises": COLOURS[0], "falls": COLOURS[1], "non-monotone": COLOURS[2], "categorical": COLOURS[2], "unclear": "0.78",
+}  # fmt: skip
+UNIT = "in units of the error of a comparison"  # of utilities and of everything that is made of them
 
 # A legend outside the data, to their right.
 BESIDE: dict[str, Any] = {

@@ -162,7 +162,7 @@ class _Differences(NamedTuple):
     root: np.ndarray
 
 
-def _own_marginals(posterior: Settled, rows: np.ndarray) -> _Differences:
+def own_marginals(posterior: Settled, rows: np.ndarray) -> _Differences:
     """Marginals of the differences to the first object of the sets whose objects are ``rows`` (a, m)."""
     mean = np.asarray(posterior.mean)
     if isinstance(posterior.covariance, SharedCovariance):
@@ -180,7 +180,7 @@ def _own_marginals(posterior: Settled, rows: np.ndarray) -> _Differences:
     return _Differences((own[..., 1:] - own[..., :1]).reshape(m, d * n), root)
 
 
-def _together(precision: np.ndarray, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sites_together(precision: np.ndarray, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Turn sites (d, n, n, m), (d, n, m) of differences into sites of all utilities, (m, D, D) and (m, D)."""
     d, n, m = linear.shape
     whole = np.zeros((m, d, n, d, n))
@@ -189,7 +189,7 @@ def _together(precision: np.ndarray, linear: np.ndarray) -> tuple[np.ndarray, np
     return whole.reshape(m, d * n, d * n), np.moveaxis(linear, 2, 0).reshape(m, d * n)
 
 
-def _cavities(own: _Differences, precision: np.ndarray, linear: np.ndarray) -> tuple[_Differences, np.ndarray]:
+def cavities(own: _Differences, precision: np.ndarray, linear: np.ndarray) -> tuple[_Differences, np.ndarray]:
     """Take sites (m, D, D), (m, D) out of marginals; also the largest eigenvalue of S P of each set."""
     root_t = np.swapaxes(own.root, -1, -2)
     share, turn = np.linalg.eigh(root_t @ precision @ own.root)
@@ -330,9 +330,9 @@ def _take_out(fits: Refitter, score: _Scores, n_sets: int) -> _TakenOut:
     for number, (batch, sites) in enumerate(zip(fits.problem.batches, fits.full.sites, strict=True)):
         columns = np.flatnonzero(batch.sets >= 0)
         sets = batch.sets[columns]
-        own = _own_marginals(fits.full, batch.rows[:, columns])
+        own = own_marginals(fits.full, batch.rows[:, columns])
         weighted = (batch.weight * sites.precision)[:, 1:, 1:, columns], (batch.weight * sites.linear)[:, 1:, columns]
-        cavity, leverage = _cavities(own, *_together(*weighted))
+        cavity, leverage = cavities(own, *sites_together(*weighted))
         values = (score(number, own, columns), score(number, cavity, columns), leverage, sites.clipped[columns])
         for whole, part in zip(result, (*values, batch.weight[columns]), strict=False):
             whole[sets] = part  # type: ignore[index]
@@ -346,7 +346,7 @@ def _refitted(
     """Return the scores of some sets from fits without them, and whether these fits settled."""
     settled = with_threads(lambda place: fits.without(*place), places, n_jobs)
     batches = fits.problem.batches
-    own = [_own_marginals(one, batches[k].rows[:, [column]]) for one, (k, column) in zip(settled, places, strict=True)]
+    own = [own_marginals(one, batches[k].rows[:, [column]]) for one, (k, column) in zip(settled, places, strict=True)]
     scores = np.zeros(len(places))
     for number in {number for number, _ in places}:
         mine = [i for i, place in enumerate(places) if place[0] == number]

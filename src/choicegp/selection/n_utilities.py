@@ -8,7 +8,7 @@ import numpy as np
 from choicegp.checks import counted
 from choicegp.compute.progress import Clock, progress_bar
 from choicegp.compute.threads import linear_algebra_for
-from choicegp.fitting.record import coinciding_notes
+from choicegp.fitting.record import ChosenNumber, coinciding_notes
 from choicegp.selection.compare import (
     HeldOut,
     Judged,
@@ -23,6 +23,9 @@ from choicegp.selection.search import Candidate, Search, is_over
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_KEPT = ("elpd", "se", "elpd_diff", "dse", "p", "cv", "cv_se")  # columns of the table that models' files hold
 
 
 class SelectionResult(NamedTuple):
@@ -56,6 +59,12 @@ class SelectionResult(NamedTuple):
     def model(self) -> Any:
         """The model with the chosen number of utilities."""
         return self.models[self.n_utilities]
+
+    @property
+    def record(self) -> ChosenNumber:
+        """What a model's file keeps of it."""
+        kept = self.table[[name for name in _KEPT if name in self.table]].reset_index()
+        return ChosenNumber(self.n_utilities, self.reason, kept.to_dict("list"))
 
     def __repr__(self) -> str:
         # The models and the scores of every set would fill pages.

@@ -23,9 +23,9 @@ import numpy as np
 
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, Defect
 from choicegp.fitting.methods import Method
-from choicegp.fitting.record import FitResult, Fitted
+from choicegp.fitting.record import ChosenNumber, FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
 from choicegp.model import kernels, mapped
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
@@ -157,7 +157,14 @@ def _packed_data(data: ChoiceData) -> tuple[Arrays, Page]:
         "set_ids": plain_ids(data.set_ids),
         "respondents": None if data.respondents is None else plain_ids(data.respondents),
         **({} if data.kinds is None else {"kinds": plain_ids(data.kinds)}),
+        **({} if not data.skipped else {"skipped": [_packed_defect(defect) for defect in data.skipped]}),
     }
+
+
+def _packed_defect(defect: Defect) -> list[Any]:
+    # An id that made a set defective may be anything: what is no text and no number is written as text.
+    values = [value.item() if isinstance(value, np.generic) else value for value in defect]
+    return [value if value is None or isinstance(value, str | int) else str(value) for value in values]
 
 
 def _unpacked_data(arrays: Arrays, page: Page, encoding: FeatureEncoding) -> ChoiceData:
@@ -170,7 +177,8 @@ def _unpacked_data(arrays: Arrays, page: Page, encoding: FeatureEncoding) -> Cho
         kinds=page.get("kinds"), encoding=encoding, empty="none",
     )  # fmt: skip
     # Set ids may repeat after data.take (a bootstrap sample), which from_sets refuses.
-    return replace(data, set_ids=id_array(page["set_ids"], len(data), "set_ids", "sets"))
+    skipped = tuple(Defect(*values) for values in page.get("skipped", ()))
+    return replace(data, set_ids=id_array(page["set_ids"], len(data), "set_ids", "sets"), skipped=skipped)
 
 
 def _packed_data_if_any(data: ChoiceData | None) -> tuple[Arrays, Page]:
@@ -225,6 +233,8 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
     }  # fmt: skip
     if other:
         page["errors"] = fitted.errors.name
+    if fitted.chosen is not None:
+        page["chosen"] = plain(fitted.chosen._asdict())
     return {name: array for name, array in arrays.items() if array is not None}, page | ids | study_page
 
 
@@ -256,7 +266,10 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
     known = ERROR_MODELS if page["format"] == _BEST_OBJECT else KEPT_BY
     errors = known[page.get("errors", DISCERNIBILITY.name)]
     data = _unpacked_data(arrays, page, FeatureEncoding.from_json(page["encoding"]))
-    return Fitted(posterior, page["elbo"], result, arrays["centre"], arrays["scale"], codes, errors, data, study)
+    chosen = ChosenNumber(**page["chosen"]) if "chosen" in page else None
+    return Fitted(
+        posterior, page["elbo"], result, arrays["centre"], arrays["scale"], codes, errors, data, study, chosen
+    )  # fmt: skip
 
 
 # Preferences between two objects

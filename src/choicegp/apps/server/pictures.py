@@ -1,11 +1,11 @@
 """Plots as SVG, which a strict content security policy allows: without scripts, and without styles of their own."""
 
-import io
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from choicegp.plotting.drawing import literal
+from choicegp.plotting.files import svg_text
 from choicegp.plotting.style import COLOURS, new_axes
 
 if TYPE_CHECKING:
@@ -58,12 +58,7 @@ def owner_pictures(model: "ChoiceGP", effects: "Effects", objects: "pd.DataFrame
 
 def svg(figure: Any) -> bytes:
     """Return a figure as SVG with attributes in place of styles."""
-    from matplotlib import rc_context
-
-    content = io.BytesIO()
-    with rc_context({"svg.hashsalt": "choicegp", "svg.fonttype": "path"}):
-        figure.savefig(content, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
-    return without_styles(content.getvalue().decode()).encode()
+    return without_styles(svg_text(figure)).encode()
 
 
 def without_styles(text: str) -> str:
