@@ -39,7 +39,8 @@ importlib.import_module("jaxtyping").install_import_hook("choicegp.model", "shap
 # Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
 QUICKLY_COMPILED = (
     "compute/", "datasets/", "elicitation/", "estimators/", "experiments/", "fitting/", "hostile/", "inference/",
-    "model/", "plotting/", "prediction/", "selection/", "storage/", "apps/test_selection_plot.py", "test_readme.py",
+    "model/", "plotting/", "prediction/", "reporting/", "selection/", "storage/", "apps/test_selection_plot.py",
+    "test_readme.py",
 )  # fmt: skip
 
 

@@ -67,6 +67,27 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def brief(record: Any) -> str:
+    """Show a record in a line: arrays and tables by their shapes.
+
+    Examples
+    --------
+    >>> from choicegp.data.preferences import Preferences
+    >>> Preferences(np.array([1]), np.array([0]), np.ones(1), 0)
+    Preferences(winners: array (1,), losers: array (1,), weights: array (1,), n_conflicts: 0)
+    """
+    parts = (f"{name}: {_shape(getattr(record, name))}" for name in record._fields)
+    return f"{type(record).__name__}({', '.join(parts)})"
+
+
+def _shape(value: Any) -> str:
+    if hasattr(value, "columns"):
+        return f"table {value.shape}"
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"array {value.shape}"
+    return repr(plain(value))
+
+
 def counted(n: int, noun: str, form: str = "", many: str = "") -> str:
     """Count things in a message: '1 set', '2 sets'; ``form`` is the format of the number, ``many`` the plural."""
     return f"{n:{form}} {noun if n == 1 else many or noun + 's'}"

@@ -28,7 +28,7 @@ def found():
 
 def test_scores_are_drawn_with_their_errors(found):
     ax = plot_selection(found)
-    chosen = next(line for line in ax.lines if line.get_label() == "chosen: 2")
+    chosen = next(line for line in ax.lines if line.get_label() == "Chosen: 2.")
     assert (list(chosen.get_xdata()), list(chosen.get_ydata())) == ([2], [-69.0])
     whole, paired = ax.containers
     np.testing.assert_allclose(whole.lines[0].get_ydata(), [-69.0, -75.0])
@@ -76,9 +76,9 @@ class TestCrossValidated:
 
     def test_the_picture_says_so(self, found, compared):
         labels = [line.get_label() for line in plot_selection(compared).lines]
-        assert "chosen: 3\nby cross-validation" in labels
+        assert "Chosen: 3\nby cross-validation." in labels
         empty = found._replace(table=compared.table.assign(cv=np.nan, cv_se=np.nan))
-        assert "chosen: 2" in [line.get_label() for line in plot_selection(empty).lines]
+        assert "Chosen: 2." in [line.get_label() for line in plot_selection(empty).lines]
 
 
 class TestCommand:

@@ -6,7 +6,7 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceGP
 from choicegp.compute.devices import computing
-from choicegp.evaluation.diagnosis import importance, in_words
+from choicegp.evaluation.diagnosis import Diagnosis, importance, in_words
 from choicegp.inference import intervals, mcmc
 from choicegp.kernels import RBF
 
@@ -82,3 +82,9 @@ def test_draws_leave_the_diagnosis_of_the_gaussian_as_it_is(model, data, monkeyp
     mixed = ChoiceGP(2, **HELD).fit(data)
     assert mixed.posterior_.draws.dual.shape[0] == mcmc.MOST_SETTINGS
     assert mixed.diagnose() == model.diagnose()
+
+
+def test_a_diagnosis_prints_what_it_found():
+    found = Diagnosis(False, "it misses parts. Fit again.", 1.2, 20.0, 2000, 0.1)
+    assert str(found) == "it misses parts. Fit again."
+    assert repr(found) == "Diagnosis(not trusted: it misses parts. Fit again.)"

@@ -116,7 +116,7 @@ def test_a_prediction_that_does_not_fit_is_refused(metric):
 class TestSummary:
     def test_has_the_model_beside_the_baseline(self):
         table = metrics.summary(DATA, PREDICTED)
-        assert list(table.index) == ["model", "everything chosen"]
+        assert list(table.index) == ["model", "everything chosen", "random answer"]
         for name, predicted in (("model", PREDICTED), ("everything chosen", DATA.shown)):
             row = table.loc[name]
             assert row["exact_accuracy"] == metrics.exact_accuracy(DATA, predicted)
@@ -131,6 +131,31 @@ class TestSummary:
         table = metrics.summary(DATA, PREDICTED, log_prob=[-1.0, -2.0, 0.0])
         assert table.loc["model", "log_score"] == -1.0
         assert table.loc["everything chosen", "log_score"] is pd.NA
+        assert table.loc["random answer", "log_score"] == metrics.guessing_log_score(DATA)
+
+    def test_random_answers_are_averaged_over_all_parts(self):
+        data = ChoiceData.from_sets(X, [[0, 1, 2], [1, 2]], [[0, 2], [1]])
+        parts = [[0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]]
+        every = [(first, second) for first in parts for second in ([1], [2], [1, 2])]
+        row = metrics.summary(data, [[0], [1]]).loc["random answer"]
+        assert row["exact_accuracy"] == pytest.approx(np.mean([metrics.exact_accuracy(data, one) for one in every]))
+        assert row["object_accuracy"] == pytest.approx(np.mean([metrics.object_accuracy(data, one) for one in every]))
+        for average in ("pooled", "set"):
+            mean = np.mean([metrics.a_mean(data, one, average=average) for one in every])
+            assert row["a_mean" if average == "pooled" else "a_mean_set"] == pytest.approx(mean)
+
+    def test_takes_probabilities(self):
+        data = ChoiceData.from_sets(X, [[0, 1]], [[0]])
+        table = metrics.summary(data, [[0]], probabilities=[[0.8, 0.4]])
+        assert table.loc["model", "brier"] == pytest.approx((0.2**2 + 0.4**2) / 2)
+        assert table.loc["everything chosen", "brier"] == 0.5
+        assert table.loc["model", "calibration_error"] == pytest.approx((0.2 + 0.4) / 2)
+
+    def test_an_empty_answer_that_is_foreseen_is_right(self):
+        data = ChoiceData.from_sets(X, [[0, 1], [0, 1]], [[], [0]], empty="none")
+        assert metrics.f1(data, [[], [0]]) == 1.0
+        assert metrics.f1(data, [[1], [0]]) == 0.5
+        assert metrics.summary(data, [[], [0]]).loc["random answer", "exact_accuracy"] == pytest.approx(1 / 6)
 
     def test_shows_no_nan(self):
         data = ChoiceData.from_sets(X, [[0, 1]], [[0, 1]])

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
-from choicegp.fitting.record import coinciding_notes, coinciding_utilities, notes_on, one_utility_note
+from choicegp.fitting.record import (
+    FitResult,
+    Utilities,
+    coinciding_notes,
+    coinciding_utilities,
+    notes_on,
+    one_utility_note,
+)
 
 U = np.random.default_rng(0).normal(size=(1, 60)) * 4
 
@@ -59,3 +66,14 @@ def test_one_utility_and_several_chosen_objects_are_named_with_advice(chosen, n_
     assert words is None or notes[0].endswith("leave these sets out and use BatchPreferenceGP")
     assert words is None or ": it costs; use" in one_utility_note(data, n_utilities, ": it costs")[0]
     assert notes_on(data, data.X, np.zeros((n_utilities, 3))) == notes
+
+
+def test_reprs_are_a_line_of_words_and_numbers():
+    done = FitResult("converged", "a block of 6 steps gained 0.01 nats", 66, 5.84, np.zeros(66), notes=("so",))
+    assert repr(done) == "FitResult(converged: a block of 6 steps gained 0.01 nats; 66 steps in 5.8 s; 1 note)"
+    found = Utilities(np.array([[1.0, -2.0], [3.0, 0.5]]), np.full((2, 2), 0.25))
+    assert repr(found) == (
+        "Utilities(2 objects, 2 utilities: means from -2 to 3, standard deviations from 0.25 to 0.25)"
+    )
+    unknown = Utilities(np.zeros((1, 1)), np.full((1, 1), np.nan))
+    assert repr(unknown) == "Utilities(1 object, 1 utility: means from 0 to 0)"

@@ -218,7 +218,7 @@ class TestDrivers:
             model, effects=effects._replace(direction=directions, best=best, relevance=relevance)
         )
         assert [text.get_text() for text in first.texts] == ["more is better", "less is better", "best is uk"]
-        assert [text.get_text() for text in second.texts][0] == "best around 0.25"
+        assert second.texts[0].get_text() == "best around 0.25"
         assert first.get_title(loc="left") == "utility 1: high size_0, low size_1"
         assert second.get_title(loc="left") == "utility 2: size_0 around 0.25"
 

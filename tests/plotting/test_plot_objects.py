@@ -63,7 +63,7 @@ class TestObjects:
         ax = plots.plot_objects(model, model.data_.X)
         front = np.flatnonzero(undominated(model.utilities(model.data_.X).mean))
         first = model.encoding_.decode(model.data_.X)["size_0"]
-        assert {text.get_text().split(",")[0] for text in ax.texts} == {f"size_0 {first[row]:.5g}" for row in front}
+        assert {text.get_text().split(",")[0] for text in ax.texts} == {f"size_0 {first[row]:.3g}" for row in front}
 
     def test_other_names_can_be_given(self, model):
         frame = laptop_table(2, n=6, seed=3)

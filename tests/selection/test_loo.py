@@ -36,3 +36,8 @@ def test_in_words():
         "warning: leave-one-out cannot be trusted on one set of 2: because",
         "note: so it is",
     ]
+
+
+def test_a_repr_is_a_line_without_arrays():
+    assert repr(result(doubtful=(1,))) == "LooResult(elpd -4.0, se 1.4, 2 sets, 1 doubtful, by psis)"
+    assert repr(result().diagnostics) == "PsisDiagnostics(gap: array (2,), pareto_k: array (2,))"

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP
-from choicegp.fitting.record import PLUG_IN
+from choicegp.errors import Defect
+from choicegp.fitting.record import PLUG_IN, ChosenNumber
 from choicegp.inference import chain, intervals
 
 KEPT = Path(__file__).parent / "data"
@@ -33,6 +35,24 @@ def sampled(data) -> ChoiceGP:
         # Few draws: what counts here is that they come back.
         patch.setattr(intervals, "n_steps", lambda inference: (2 * chain.BLOCK, 2 * chain.BLOCK))
         return ChoiceGP(2, object_effects=True, **QUICK).fit(data)
+
+
+def test_how_the_number_was_chosen_and_what_was_left_out_come_back(sampled, data, tmp_path):
+    chosen = ChosenNumber(
+        2, "2 utilities: the best.", {"n_utilities": [1, 2], "elpd": [-9.5, -3.0], "cv": [np.nan, -4.0]}
+    )
+    skipped = (
+        Defect("duplicate-object", "it is there twice", row=3, set=np.int64(7), object=("a", 1)),
+        Defect("x", "y"),
+    )
+    model = ChoiceGP(2)._keep(sampled.fitted_._replace(chosen=chosen, data=replace(data, skipped=skipped)))
+    model.save(tmp_path / "model.cgp")
+    loaded = ChoiceGP.load(tmp_path / "model.cgp")
+    assert loaded.fitted_.chosen[:2] == chosen[:2]
+    assert loaded.fitted_.chosen.table.loc[2].tolist() == [-3.0, -4.0]
+    first, second = loaded.data_.skipped
+    assert (first.row, first.set, first.object) == (3, 7, "('a', 1)"), "ids of any kind can be read"
+    assert second == skipped[1]
 
 
 def kept(version: int) -> Path:

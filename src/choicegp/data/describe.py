@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Description:
     """What choice data look like; ``str()`` describes them in plain words.
 
@@ -64,6 +64,9 @@ class Description:
     n_skipped: int
     n_empty: int | None = None
     kinds: dict[str, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         def some(n: int | None, noun: str) -> str:

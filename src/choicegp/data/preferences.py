@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from choicegp.checks import check_one_of, seed
+from choicegp.checks import brief, check_one_of, seed
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import sets_by_size
 from choicegp.data.pareto import check_utilities
@@ -28,6 +28,8 @@ class Preferences(NamedTuple):
     losers: np.ndarray
     weights: np.ndarray
     n_conflicts: int
+
+    __repr__ = brief
 
 
 def preferences(

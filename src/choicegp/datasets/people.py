@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from choicegp.checks import number_option, whole_number
+from choicegp.checks import brief, number_option, whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.datasets.noisy import noisy_choices
 from choicegp.datasets.simulated import random_generator
@@ -25,6 +25,8 @@ class PeopleData(NamedTuple):
 
     data: ChoiceData
     utilities: np.ndarray
+
+    __repr__ = brief
 
 
 def many_people(

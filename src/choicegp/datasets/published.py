@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import plain
+from choicegp.checks import brief, plain
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import Ties, check_utilities
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
@@ -204,6 +204,8 @@ class Ballots(NamedTuple):
 
     data: ChoiceData
     voters: pd.DataFrame
+
+    __repr__ = brief
 
 
 def load_zurich(folder: str | os.PathLike[str] | None = None) -> Ballots:

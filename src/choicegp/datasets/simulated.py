@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import seed, whole_number
+from choicegp.checks import brief, seed, whole_number
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 
@@ -36,6 +36,8 @@ class SyntheticChoices(NamedTuple):
     data: ChoiceData
     U: np.ndarray
     name: str
+
+    __repr__ = brief
 
 
 class InconsistentPreferences(NamedTuple):
@@ -64,6 +66,8 @@ class InconsistentPreferences(NamedTuple):
     U: np.ndarray
     classes: np.ndarray
     class_pairs: np.ndarray
+
+    __repr__ = brief
 
 
 def random_generator(random_state: int | None, stream: int = 0) -> np.random.Generator:

@@ -41,6 +41,10 @@ class EmbeddingSearch(NamedTuple):
     model: ParetoEmbedding
     table: "pd.DataFrame"
 
+    def __repr__(self) -> str:
+        best = self.table["a_mean"].max()
+        return f"EmbeddingSearch({len(self.table)} rounds, best A-mean {best:.3f}: {self.model!r})"
+
 
 def search_embedding(
     data: ChoiceData, n_rounds: int = 60, random_state: int | None = 0, **options: Any

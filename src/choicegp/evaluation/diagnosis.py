@@ -51,6 +51,12 @@ class Diagnosis(NamedTuple):
     n_draws: int
     moved: float
 
+    def __repr__(self) -> str:
+        return f"Diagnosis({'trusted' if self.trusted else 'not trusted'}: {self.message})"
+
+    def __str__(self) -> str:
+        return self.message
+
 
 def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosis:
     """Weight draws of the posterior and say what the weights mean."""

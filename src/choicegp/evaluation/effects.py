@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from choicegp.checks import plain, seed, whole_number
+from choicegp.checks import brief, counted, plain, seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.posterior import Draws, Posterior
@@ -81,6 +81,8 @@ class FeatureEffect(NamedTuple):
     high: NDArray[np.float64]
     values: NDArray[Any]
 
+    __repr__ = brief
+
 
 class Relevance(NamedTuple):
     """Standard deviation over the objects of each feature's effect: posterior mean and 95% interval.
@@ -97,6 +99,8 @@ class Relevance(NamedTuple):
     mean: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+
+    __repr__ = brief
 
 
 class Effects(NamedTuple):
@@ -118,6 +122,11 @@ class Effects(NamedTuple):
     relevance: Relevance
     direction: NDArray[np.str_]
     best: NDArray[np.object_]
+
+    def __repr__(self) -> str:
+        n_utilities, n_features = self.direction.shape
+        utilities = counted(n_utilities, "utility", many="utilities")
+        return f"Effects({counted(n_features, 'feature')} on {utilities})"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from choicegp.checks import check_one_of, kind_of, plain
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.agreement import Agreement, agreement, check_data
+from choicegp.evaluation.calibration import calibration
 
 Average = Literal["pooled", "set"]
 
@@ -126,7 +127,7 @@ def f1(data: ChoiceData, predicted: Any) -> float:
     Parameters
     ----------
     data, predicted
-        As in :func:`exact_accuracy`. Where nothing is predicted to be chosen F1 is 0.
+        As in :func:`exact_accuracy`. Where nothing is predicted to be chosen F1 is 0, or 1 where nothing was chosen.
 
     Examples
     --------
@@ -203,8 +204,10 @@ def everything_chosen(data: ChoiceData) -> list[NDArray[np.int64]]:
     return list(data.shown)
 
 
-def summary(data: ChoiceData, predicted: Any, log_prob: ArrayLike | None = None) -> pd.DataFrame:
-    """Return all metrics of a prediction, and beside them the metrics of "everything chosen".
+def summary(
+    data: ChoiceData, predicted: Any, log_prob: ArrayLike | None = None, probabilities: Any = None
+) -> pd.DataFrame:
+    """Return all metrics of a prediction, and beside them the metrics of two that look at nothing.
 
     Parameters
     ----------
@@ -212,35 +215,89 @@ def summary(data: ChoiceData, predicted: Any, log_prob: ArrayLike | None = None)
         As in :func:`exact_accuracy`.
     log_prob : array_like (m,), optional
         ``model.log_prob(data, normalized=True)``: adds the column ``log_score``.
+    probabilities : sequence of arrays, optional
+        ``model.predict_proba(data)``: adds the columns ``brier``, the mean squared difference between a probability and
+        what happened (1 where the object was chosen, else 0), and ``calibration_error``, the mean difference between
+        predicted and observed shares over the bins of :func:`calibration`.
 
     Returns
     -------
     DataFrame
-        Rows "model" and "everything chosen", columns exact_accuracy, object_accuracy, a_mean, a_mean_set
-        (that with ``average="set"``), tpr, tnr, f1 and log_score. What is not defined is pandas' NA: ``tnr``
-        when nothing was rejected, and the log score of the baseline, which gives no probabilities.
+        Rows "model", "everything chosen" and "random answer" (what every non-empty part of a set, held for equally
+        likely, would reach on average); columns exact_accuracy, object_accuracy, a_mean, a_mean_set (the same with
+        ``average="set"``), tpr, tnr, f1, log_score, brier and calibration_error.  What is not defined is pandas' NA:
+        ``tnr`` when nothing was rejected, the log score of "everything chosen", which gives no probabilities, and F1 of
+        a random answer.
 
     Examples
     --------
     >>> from choicegp import ChoiceData
     >>> data = ChoiceData.from_sets([[1.0], [2.0], [3.0]], [[0, 1], [0, 1, 2]], [[1], [1, 2]])
-    >>> summary(data, [[1], [1, 2]])[["exact_accuracy", "a_mean"]]
+    >>> summary(data, [[1], [1, 2]])[["exact_accuracy", "a_mean"]].round(2)
                        exact_accuracy  a_mean
     model                         1.0     1.0
     everything chosen             0.0     0.5
+    random answer                0.24    0.49
     """
     rows = {
         "model": _all_metrics(agreement(data, predicted)),
         "everything chosen": _all_metrics(agreement(data, everything_chosen(data))),
+        "random answer": _of_random_answers(data),
     }
     if log_prob is not None:
         score = log_score(log_prob)
         if len(np.asarray(log_prob)) != len(data):
             raise ChoiceGPError(f"log_prob has {len(np.asarray(log_prob))} numbers for {len(data)} sets")
-        rows["model"]["log_score"] = score
-        rows["everything chosen"]["log_score"] = None
+        for row, own in zip(rows.values(), (score, None, guessing_log_score(data)), strict=True):
+            row["log_score"] = own
+    if probabilities is not None:
+        given = (probabilities, [np.ones(len(rows_of)) for rows_of in data.shown], _random_probabilities(data))
+        for row, own in zip(rows.values(), given, strict=True):
+            row |= _of_probabilities(data, own)
     columns = {name: pd.array([row[name] for row in rows.values()], dtype="Float64") for name in rows["model"]}
     return pd.DataFrame(columns, index=list(rows))
+
+
+def _random_probabilities(data: ChoiceData) -> list[NDArray[np.float64]]:
+    """Return P(object is in a random non-empty part of its set), aligned with ``data.shown``."""
+    return [np.full(n, 0.5 / (1.0 - np.exp2(-float(n)))) for n in np.diff(data.offsets).tolist()]
+
+
+def _of_probabilities(data: ChoiceData, probabilities: Any) -> dict[str, float | None]:
+    bins = calibration(data, probabilities)  # it checks the probabilities
+    p = np.concatenate([np.asarray(part, dtype=float).ravel() for part in probabilities])
+    off = np.abs(bins["predicted"] - bins["observed"])
+    return {
+        "brier": float(np.mean((p - np.asarray(data.flat_chosen, dtype=float)) ** 2)),
+        "calibration_error": float(np.average(off, weights=bins["objects"])),
+    }
+
+
+def _of_random_answers(data: ChoiceData) -> dict[str, float | None]:
+    """Return what random non-empty parts of the sets reach on average."""
+    sizes = np.diff(data.offsets).astype(float)
+    p = np.concatenate(_random_probabilities(data))
+    kept = np.asarray(data.flat_chosen, dtype=bool)
+    right = np.where(kept, p, 1.0 - p)
+    something = np.add.reduceat(kept, data.offsets[:-1], dtype=int) > 0
+    per_set = [right[mine] for mine in _per_set(data, kept)], [right[mine] for mine in _per_set(data, ~kept)]
+    by_set = Rates(*(float(np.mean([part.mean() for part in of])) if of else None for of in per_set))
+    pooled = Rates(*(float(right[marks].mean()) if marks.any() else None for marks in (kept, ~kept)))
+    return {
+        "exact_accuracy": float(np.mean(something / (np.exp2(sizes) - 1.0))),
+        "object_accuracy": float(right.mean()),
+        "a_mean": _mean_of(pooled),
+        "a_mean_set": _mean_of(by_set),
+        "tpr": pooled.tpr,
+        "tnr": pooled.tnr,
+        "f1": None,
+    }
+
+
+def _per_set(data: ChoiceData, marks: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """Return the marked places of each set that has any."""
+    places = np.split(np.arange(len(marks)), data.offsets[1:-1])
+    return [own[marks[own]] for own in places if marks[own].any()]
 
 
 def _all_metrics(counts: Agreement) -> dict[str, float | None]:
@@ -266,8 +323,9 @@ def _of_objects(counts: Agreement) -> float:
 
 
 def _f1(counts: Agreement) -> float:
-    # Every set has a chosen object, so the denominator is never 0.
-    return float(np.mean(2 * counts.hits / (counts.predicted + counts.chosen)))
+    # Where nothing was chosen and nothing predicted, the prediction is right.
+    total = counts.predicted + counts.chosen
+    return float(np.mean(np.where(total > 0, 2 * counts.hits / np.maximum(total, 1), 1.0)))
 
 
 def _rates(counts: Agreement, average: Average) -> Rates:

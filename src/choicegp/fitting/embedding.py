@@ -42,6 +42,10 @@ class EmbeddingFit(NamedTuple):
     losses: np.ndarray
     validation_losses: np.ndarray
 
+    def __repr__(self) -> str:
+        kept = f"epoch {self.best_epoch} of {self.n_epochs} kept"
+        return f"EmbeddingFit({self.status}: {self.message}; {kept}, {self.seconds:.1f} s)"
+
 
 class EmbeddingOptions(NamedTuple):
     """The validated options of a `ParetoEmbedding`."""

@@ -59,6 +59,10 @@ class FitResult(NamedTuple):
     intervals: str = ""
     out_of_time: bool = False
 
+    def __repr__(self) -> str:
+        notes = f"; {counted(len(self.notes), 'note')}" if self.notes else ""
+        return f"FitResult({self.status}: {self.message}; {self.n_iter} steps in {self.seconds:.1f} s{notes})"
+
 
 class Utilities(NamedTuple):
     """Posterior of the utilities at some objects.
@@ -77,6 +81,14 @@ class Utilities(NamedTuple):
     sd: np.ndarray
     lower: np.ndarray | None = None
     upper: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        mean, sd = np.atleast_2d(self.mean), np.atleast_2d(self.sd)
+        sizes = f"{counted(len(mean), 'object')}, {counted(mean.shape[1], 'utility', many='utilities')}"
+        if not mean.size:
+            return f"Utilities({sizes})"
+        spread = "" if np.isnan(sd).all() else f", standard deviations from {np.nanmin(sd):.3g} to {np.nanmax(sd):.3g}"
+        return f"Utilities({sizes}: means from {mean.min():.3g} to {mean.max():.3g}{spread})"
 
 
 class ChosenNumber(NamedTuple):
@@ -135,6 +147,9 @@ class Fitted(NamedTuple):
     data: ChoiceData
     study: StudyPosterior | None = None
     chosen: ChosenNumber | None = None
+
+    def __repr__(self) -> str:
+        return f"Fitted({counted(self.n_utilities, 'utility', many='utilities')}, {self.data!r}, {self.result!r})"
 
     def noted(self, note: str) -> "Fitted":
         """Return the same fit with a further note."""

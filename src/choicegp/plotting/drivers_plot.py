@@ -63,7 +63,7 @@ def _draw_utility(ax: "Axes", effects: Effects, utility: int) -> None:
     order = np.argsort(-mean, kind="stable")[:_MOST_FEATURES]
     directions = [str(effects.direction[utility, j]) for j in order]
     size = scale * mean[order]
-    ends = np.maximum([size - scale * low[order], scale * high[order] - size], 0.0)
+    ends = np.maximum([size - scale * low[order], np.minimum(scale * high[order], 100.0) - size], 0.0)
     colours = [DIRECTION_COLOURS[direction] for direction in directions]
     ax.barh(
         np.arange(len(order)), size, 0.68, xerr=ends, color=colours,

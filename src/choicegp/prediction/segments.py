@@ -51,6 +51,9 @@ class Segments(NamedTuple):
     differences: pd.DataFrame
     stability: float
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         """Say it in words."""
         columns = (self.table[name].tolist() for name in ("segment", "people", "share", "medoid", "in_words"))

@@ -129,8 +129,9 @@ def shares_section(asked: Asked) -> Markup:
     if assortments is None:
         assortments = {"short list": _offered(asked)}
         n = len(assortments["short list"])
-        how = "Pass other assortments with --assortments FILE, or assortments=, and changes with --change, or changes=."
-        parts.append(element("p", f"If the {n} best objects of the short list were offered together. {how}"))
+        files, changes = element("code", "--assortments FILE"), element("code", "--change OBJECT:FEATURE=VALUE")
+        how = joined([" Pass other assortments with ", files, ", and changes with ", changes, "."])
+        parts.append(element("p", f"If the {n} best objects of the short list were offered together:", how))
     found = _renamed(asked, model.shares(assortments, random_state=asked.random_state))
     drawn = found[found["assortment"].isin(pd.unique(found["assortment"])[:_MOST_PANELS])]
     whose = "respondents" if model.fitted_.study is not None else "the one person whom the model knows"

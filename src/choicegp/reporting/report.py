@@ -162,7 +162,7 @@ def _in_short(asked: Asked) -> Markup:
     if asked.held_out is not None:
         held_out = asked.held_out
         add(lambda: quality_in_words(asked.model, held_out, "On sets that the model has not seen"))
-    add(lambda: f"Most probably undominated: {', '.join(shortlist(asked)['object'].tolist()[:3])}.")
+    add(lambda: f"Most probably undominated: {'; '.join(shortlist(asked)['object'].tolist()[:3])}.")
     return joined([element("h2", "In short"), bullets(lines)])
 
 

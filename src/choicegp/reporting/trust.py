@@ -63,7 +63,8 @@ def _diagnosis(asked: Asked) -> Markup:
 def _honesty(asked: Asked) -> Markup:
     if asked.held_out is not None:
         return joined([attempt(lambda: _scores(asked)), attempt(lambda: _held_out(asked))])
-    how = "No sets were held out. Pass some with choices (--data FILE, or held_out=) to test the model on new sets."
+    option = element("code", "--data FILE")
+    how = joined(["No sets were held out. Pass some with choices (", option, ") to test the model on new sets."])
     return joined([attempt(lambda: _by_leave_one_out(asked)), element("p", how, class_="fine")])
 
 

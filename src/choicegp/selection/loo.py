@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import numpy as np
 
-from choicegp.checks import check_one_of, seed, whole_number
+from choicegp.checks import brief, check_one_of, counted, seed, whole_number
 from choicegp.compute.progress import Clock
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.errors import ChoiceGPError
@@ -40,6 +40,8 @@ class CavityDiagnostics(NamedTuple):
     clipped: np.ndarray
     refitted: np.ndarray
 
+    __repr__ = brief
+
     @property
     def n_refits(self) -> int:
         """Number of fits made without one of the sets."""
@@ -59,6 +61,8 @@ class PsisDiagnostics(NamedTuple):
 
     gap: np.ndarray
     pareto_k: np.ndarray
+
+    __repr__ = brief
 
 
 class LooResult(NamedTuple):
@@ -100,6 +104,11 @@ class LooResult(NamedTuple):
     warning: str = ""
     notes: tuple[str, ...] = ()
     left_out: str = "set"
+
+    def __repr__(self) -> str:
+        doubtful = f", {len(self.doubtful)} doubtful" if len(self.doubtful) else ""
+        sets = f"{counted(len(self.pointwise), 'set')}{doubtful}"
+        return f"LooResult(elpd {self.elpd:.1f}, se {self.se:.1f}, {sets}, by {self.method})"
 
     def __str__(self) -> str:
         lines = [f"elpd {self.elpd:.1f} (se {self.se:.1f}), {self.n_effective:.1f} effective parameters, {self.method}"]

@@ -68,7 +68,8 @@ class SelectionResult(NamedTuple):
 
     def __repr__(self) -> str:
         # The models and the scores of every set would fill pages.
-        return f"{self.table.round(2).to_string()}\n{self.reason}"
+        shown = [name for name in (*_KEPT, "doubtful") if name in self.table]
+        return f"{self.table[shown].round(2).to_string()}\n{self.reason}"
 
 
 def choose_number(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from choicegp.checks import brief
 from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
@@ -29,6 +30,8 @@ class PeopleDiagnostics(NamedTuple):
     """
 
     gap: np.ndarray
+
+    __repr__ = brief
 
 
 def people_scores(fitted: Fitted, by: str, clock: Clock) -> tuple[np.ndarray, PeopleDiagnostics]:
