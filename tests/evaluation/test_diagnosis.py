@@ -88,3 +88,12 @@ def test_a_diagnosis_prints_what_it_found():
     found = Diagnosis(False, "it misses parts. Fit again.", 1.2, 20.0, 2000, 0.1)
     assert str(found) == "it misses parts. Fit again."
     assert repr(found) == "Diagnosis(not trusted: it misses parts. Fit again.)"
+
+
+def test_a_model_with_draws_is_sent_to_its_draws():
+    text = in_words(0.8, 50.0, 1000, 0.001, False, sampled=True)
+    assert text.startswith(
+        "the Gaussian approximation misses parts of the posterior (Pareto k = 0.80, 50 of 1000 draws"
+    )
+    assert "effective). This model predicts, and makes its intervals, from draws" in text
+    assert "before you use intervals" not in text

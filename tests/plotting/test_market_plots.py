@@ -24,17 +24,17 @@ def test_shares_have_a_panel_for_each_assortment():
     today, later = plots.plot_shares(frame)
     assert (today.get_title(), later.get_title()) == ("today", "later")
     assert [text.get_text() for text in today.get_yticklabels()] == ["A", "B", "none"]
-    points, ends = bars(today, "keep it")
+    points, ends = bars(today, "They keep it.")
     np.testing.assert_allclose(points[:, 0], [0.2, 0.3, 0.4])
     np.testing.assert_allclose(ends[:, :, 0], [[0.15, 0.3], [0.25, 0.4], [0.35, 0.5]])
-    np.testing.assert_allclose(bars(later, "take it")[0][:, 0], [0.4, 0.5])
+    np.testing.assert_allclose(bars(later, "They take it.")[0][:, 0], [0.4, 0.5])
 
 
 def test_changes_are_drawn_around_what_was_before():
     changes = {**numbers("keep_difference", 2, 0.0), **numbers("take_difference", 2, -0.1)}
     frame = pd.DataFrame({"object": ["A", "B"], "keep_before": [0.3, 0.5], "take_before": [0.2, 0.3], **changes})
     keep, take = plots.plot_what_if(frame)
-    label = "after, with the 95% interval\nof the difference"
+    label = "After them, with the 95%\ninterval of the difference."
     np.testing.assert_allclose(bars(keep, label)[0][:, 0], [0.3, 0.6])
     np.testing.assert_allclose(bars(take, label)[0][:, 0], [0.1, 0.3])
     assert keep.lines[0].get_xdata().tolist() == [0.3, 0.5]
@@ -63,7 +63,7 @@ def test_an_object_without_a_price_says_so():
 def test_diversion_has_both_shares():
     frame = pd.DataFrame({"object": ["A", "none"], **numbers("diverted", 2), **numbers("instead", 2, 0.4)})
     ax = plots.plot_diversion(frame)
-    np.testing.assert_allclose(bars(ax, "what those take who kept it")[0][:, 0], [0.4, 0.5])
+    np.testing.assert_allclose(bars(ax, "What those take now\nwho kept it.")[0][:, 0], [0.4, 0.5])
 
 
 def test_segments_have_a_panel_each():

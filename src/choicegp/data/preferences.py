@@ -29,7 +29,8 @@ class Preferences(NamedTuple):
     weights: np.ndarray
     n_conflicts: int
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def preferences(

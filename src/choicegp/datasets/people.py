@@ -26,7 +26,8 @@ class PeopleData(NamedTuple):
     data: ChoiceData
     utilities: np.ndarray
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def many_people(

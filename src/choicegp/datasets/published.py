@@ -205,7 +205,8 @@ class Ballots(NamedTuple):
     data: ChoiceData
     voters: pd.DataFrame
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def load_zurich(folder: str | os.PathLike[str] | None = None) -> Ballots:

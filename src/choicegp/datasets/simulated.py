@@ -37,7 +37,8 @@ class SyntheticChoices(NamedTuple):
     U: np.ndarray
     name: str
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class InconsistentPreferences(NamedTuple):
@@ -67,7 +68,8 @@ class InconsistentPreferences(NamedTuple):
     classes: np.ndarray
     class_pairs: np.ndarray
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def random_generator(random_state: int | None, stream: int = 0) -> np.random.Generator:

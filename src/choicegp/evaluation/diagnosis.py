@@ -80,11 +80,15 @@ def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosi
     )
     # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.
     trusted = k < _USABLE or effective > 0.5 * n_draws
-    return Diagnosis(trusted, in_words(k, effective, n_draws, moved, trusted), k, effective, n_draws, moved)
+    sampled = fitted.posterior.draws is not None
+    return Diagnosis(trusted, in_words(k, effective, n_draws, moved, trusted, sampled), k, effective, n_draws, moved)
 
 
-def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bool) -> str:
-    """Say what the weights mean: after every finding one sentence of advice."""
+def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bool, sampled: bool = False) -> str:
+    """Say what the weights mean: after every finding one sentence of advice.
+
+    A ``sampled`` model does not use the approximation for more than a start.
+    """
     measured = f"Pareto k = {k:.2f}, {effective:.0f} of {n_draws} draws effective"
     if k < _GOOD:
         covers = f"the Gaussian approximation covers the posterior well ({measured}). Keep inference='dense'."
@@ -97,6 +101,11 @@ def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bo
         covers = (
             f"the Gaussian approximation misses parts of the posterior ({measured}). Fit again with inference='mcmc' "
             "before you use intervals."
+        )
+    if sampled:
+        covers = (
+            f"{covers.partition('). ')[0]}). This model predicts, and makes its intervals, from draws that only started "
+            "there: model.intervals_ says whether these have mixed; if not, fit again with inference='mcmc'."
         )
     moves = f"Weighting moves the probability of an observed choice by {moved:.3f} on average."
     if effective < _FEWEST:

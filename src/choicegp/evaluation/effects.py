@@ -81,7 +81,8 @@ class FeatureEffect(NamedTuple):
     high: NDArray[np.float64]
     values: NDArray[Any]
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Relevance(NamedTuple):
@@ -100,7 +101,8 @@ class Relevance(NamedTuple):
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Effects(NamedTuple):

@@ -72,7 +72,7 @@ def _draw_utility(ax: "Axes", effects: Effects, utility: int) -> None:
     for place, (j, direction) in enumerate(zip(order, directions, strict=True)):
         words = _WORDS.get(direction) or f"best {_best(effects.best[utility, j], direction)}"
         where = (size[place] + ends[1][place], place)
-        quiet = {"color": "0.4"} if direction == "unclear" else {}
+        quiet: dict[str, Any] = {"color": "0.4"} if direction == "unclear" else {}
         ax.annotate(literal(words), where, (5, 0), textcoords="offset points", va="center", fontsize=9, **quiet)
     ax.set_yticks(np.arange(len(order)), [wrapped(short(effects.names[j]), 24) for j in order])
     ax.set_ylim(len(order) - 0.4, -0.6)

@@ -41,13 +41,13 @@ def plot_shares(shares: pd.DataFrame) -> NDArray[Any]:
     figure = new_figure(1.6 + 3.0 * columns, 1.2 + -(-len(groups) // columns) * (0.8 + 0.36 * tallest))
     grid = panels(figure, len(groups), columns, sharex=True)
     for ax, (name, part) in zip(grid, groups, strict=True):
-        _draw_rows(ax, part, "keep", -_BESIDE_EACH_OTHER, label="keep it", **_KEEP)
-        _draw_rows(ax, part, "take", _BESIDE_EACH_OTHER, label="take it", **_TAKE)
+        _draw_rows(ax, part, "keep", -_BESIDE_EACH_OTHER, label="They keep it.", **_KEEP)
+        _draw_rows(ax, part, "take", _BESIDE_EACH_OTHER, label="They take it.", **_TAKE)
         _name_rows(ax, part["object"])
         ax.set_xlim(-0.02, 1.02)
         ax.set_title(short(name), fontsize=10)
     for ax in grid[-columns:]:
-        ax.set_xlabel("share of people")
+        ax.set_xlabel("share of people, from 0 to 1")
     figure.suptitle("Shares, with 95% intervals", fontsize=11)
     legend_below(figure, 2)
     return grid
@@ -72,12 +72,12 @@ def plot_what_if(changes: pd.DataFrame) -> NDArray[Any]:
     places = np.arange(len(changes))
     for ax, name, style in zip(grid, ("keep", "take"), (_KEEP, _TAKE), strict=True):
         before = changes[f"{name}_before"]
-        ax.plot(before, places, marker="|", color="0.35", markersize=11, linestyle="", label="before")
+        ax.plot(before, places, marker="|", color="0.35", markersize=11, linestyle="", label="Before the changes.")
         moved = pd.DataFrame({
             name + end: before + changes[f"{name}_difference{end}"] for end in ("", "_low", "_high")
         })  # fmt: skip
-        _draw_rows(ax, moved, name, 0.0, label="after, with the 95% interval\nof the difference", **style)
-        ax.set_xlabel(f"share who {name} it")
+        _draw_rows(ax, moved, name, 0.0, label="After them, with the 95%\ninterval of the difference.", **style)
+        ax.set_xlabel(f"share of people who {name} it, from 0 to 1", fontsize=9)
     _name_rows(grid[0], changes["object"])
     figure.suptitle("What the changes do", fontsize=11)
     grid[-1].legend(**BESIDE)
@@ -118,8 +118,8 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
         ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=colour, fontweight=weight)
     ax.set_xticks(range(len(columns)), [short(name) for name in columns])
     ax.set_yticks(range(len(rows)), [short(name) for name in rows])
-    ax.set(xlabel=f"share who {share} this", ylabel="one percent more for this object")
-    ax.figure.colorbar(picture, ax=ax, label="change in percent")
+    ax.set(xlabel=f"share of people who {share} this", ylabel="one percent more for this object")
+    ax.figure.colorbar(picture, ax=ax, label="change of the share, in percent")
     ax.set_title("Elasticities, with 95% intervals (bold: without 0)", fontsize=11)
     return ax
 
@@ -146,7 +146,7 @@ def plot_worth(worth: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axes":
         ax.text(0.5, place, text, transform=across, ha="center", va="center", fontsize=8, color="0.35")
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     _name_rows(ax, worth["object"])
-    ax.set_xlabel("change of the price that leaves the share who keep it as it was")
+    ax.set_xlabel("change of the price, in its own units, that leaves\nthe share of people who keep it as it was")
     ax.set_title("What the change is worth, with 95% intervals", fontsize=11)
     return ax
 
@@ -166,12 +166,13 @@ def plot_diversion(diversion: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axe
     """
     _check(diversion, "diversion", "object", "diverted", "instead")
     ax = ax or new_axes(7.4, 1.4 + 0.4 * len(diversion))
-    kept, taken = "what those take who kept it", "what others gain, of those\nwho took it"
+    kept = "What those take now\nwho kept it."
+    taken = "What each gains, as a share\nof those who took it."
     _draw_rows(ax, diversion, "diverted", -_BESIDE_EACH_OTHER, label=taken, **_TAKE)
     _draw_rows(ax, diversion, "instead", _BESIDE_EACH_OTHER, label=kept, **_KEEP)
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     _name_rows(ax, diversion["object"])
-    ax.set_xlabel("share")
+    ax.set_xlabel("share of people, from 0 to 1")
     ax.set_title("Where people go when the object is withdrawn", fontsize=11)
     ax.legend(**BESIDE)
     return ax

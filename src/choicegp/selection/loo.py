@@ -40,7 +40,8 @@ class CavityDiagnostics(NamedTuple):
     clipped: np.ndarray
     refitted: np.ndarray
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def n_refits(self) -> int:
@@ -62,7 +63,8 @@ class PsisDiagnostics(NamedTuple):
     gap: np.ndarray
     pareto_k: np.ndarray
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class LooResult(NamedTuple):

@@ -64,7 +64,7 @@ class SelectionResult(NamedTuple):
     def record(self) -> ChosenNumber:
         """What a model's file keeps of it."""
         kept = self.table[[name for name in _KEPT if name in self.table]].reset_index()
-        return ChosenNumber(self.n_utilities, self.reason, kept.to_dict("list"))
+        return ChosenNumber(self.n_utilities, self.reason, {str(name): kept[name].tolist() for name in kept})
 
     def __repr__(self) -> str:
         # The models and the scores of every set would fill pages.

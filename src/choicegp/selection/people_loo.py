@@ -31,7 +31,8 @@ class PeopleDiagnostics(NamedTuple):
 
     gap: np.ndarray
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def people_scores(fitted: Fitted, by: str, clock: Clock) -> tuple[np.ndarray, PeopleDiagnostics]:
