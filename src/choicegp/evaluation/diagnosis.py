@@ -104,8 +104,8 @@ def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bo
         )
     if sampled:
         covers = (
-            f"{covers.partition('). ')[0]}). This model predicts, and makes its intervals, from draws that only started "
-            "there: model.intervals_ says whether these have mixed; if not, fit again with inference='mcmc'."
+            f"{covers.partition('). ')[0]}). This model predicts, and makes its intervals, from draws that only "
+            "started there: model.intervals_ says whether these have mixed; if not, fit again with inference='mcmc'."
         )
     moves = f"Weighting moves the probability of an observed choice by {moved:.3f} on average."
     if effective < _FEWEST:

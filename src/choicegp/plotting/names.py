@@ -72,6 +72,6 @@ def _fitting(parts: Sequence[str]) -> Iterator[str]:
 def _said(name: str, value: Any) -> str:
     written = str(value)
     if isinstance(value, float | np.floating) and not pd.isna(value):
-        written = f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+        written = f"{value:.3g}" if abs(float(value)) < 1000 else f"{value:.0f}"
     unit = _UNIT.search(name)
     return f"{written} {unit[1]}" if unit else f"{name} {written}"
