@@ -202,9 +202,10 @@ class TestDrivers:
         grid = plots.plot_drivers(model, effects=effects)
         assert len(grid) == 2
         for i, ax in enumerate(grid):
-            mean = effects.relevance.mean[i]
+            mean = effects.shares.mean[i]
+            assert mean.sum() == pytest.approx(1.0)
             order = np.argsort(-mean)
-            assert [bar.get_width() for bar in ax.patches] == pytest.approx(100 * mean[order] / mean.sum())
+            assert [bar.get_width() for bar in ax.patches] == pytest.approx(100 * mean[order])
             assert [label.get_text() for label in ax.get_yticklabels()] == [effects.names[j] for j in order]
             assert len(ax.texts) == len(order)
         assert "better in both utilities" in grid[0].figure.get_suptitle()
@@ -213,9 +214,9 @@ class TestDrivers:
         effects = model_effects(model)
         directions = np.array([["rises", "falls", "categorical"], ["non-monotone", "unclear", "unclear"]])
         best = np.array([[1.0, 0.0, "uk"], [0.25, 0.0, "de"]], dtype=object)
-        relevance = effects.relevance._replace(mean=np.array([[3.0, 2.0, 1.0]] * 2))
+        shares = effects.shares._replace(mean=np.array([[0.5, 0.3, 0.2]] * 2))
         first, second = plots.plot_drivers(
-            model, effects=effects._replace(direction=directions, best=best, relevance=relevance)
+            model, effects=effects._replace(direction=directions, best=best, shares=shares)
         )
         assert [text.get_text() for text in first.texts] == ["more is better", "less is better", "best is uk"]
         assert second.texts[0].get_text() == "best around 0.25"

@@ -81,9 +81,6 @@ class FeatureEffect(NamedTuple):
     high: NDArray[np.float64]
     values: NDArray[Any]
 
-    def __repr__(self) -> str:
-        return brief(self)
-
 
 class Relevance(NamedTuple):
     """Standard deviation over the objects of each feature's effect: posterior mean and 95% interval.
@@ -118,12 +115,15 @@ class Effects(NamedTuple):
         the band holds 0 at every value.
     best : object array (d, n_features)
         The value or category at which the mean effect is highest.
+    shares : Relevance
+        Relevance of each feature as a share of the sum over features, draw by draw.
     """
 
     features: tuple[FeatureEffect, ...]
     relevance: Relevance
     direction: NDArray[np.str_]
     best: NDArray[np.object_]
+    shares: Relevance
 
     def __repr__(self) -> str:
         n_utilities, n_features = self.direction.shape
@@ -153,7 +153,7 @@ class _Found(NamedTuple):
     """What is found out about one feature, per utility."""
 
     effect: FeatureEffect
-    sizes: NDArray[np.float64]  # (3, d)
+    sizes: NDArray[np.float64]  # (d, n) in samples
     directions: list[Direction]
     best: list[Any]
 
@@ -233,13 +233,19 @@ def feature_effects(
         groups = np.repeat(background[None], len(values.grid), axis=0)
         groups[:, :, place] = values.encoded[:, None, :]
         found.append(_one_effect(column, values, Averages(*averages(groups)), rng))
-    low, middle, high = np.moveaxis(np.array([one.sizes for one in found]), (1, 2, 0), (0, 1, 2))
+    sizes = np.array([one.sizes for one in found])
     return Effects(
         tuple(one.effect for one in found),
-        Relevance(middle, low, high),
+        _interval(sizes),
         np.array([one.directions for one in found]).T,
         np.array([one.best for one in found], dtype=object).T,
+        _interval(sizes / np.maximum(sizes.sum(axis=0), 1e-300)),
     )
+
+
+def _interval(samples: NDArray[np.float64]) -> Relevance:
+    low, high = np.quantile(samples, [0.025, 0.975], axis=2)
+    return Relevance(samples.mean(axis=2).T, low.T, high.T)
 
 
 def posterior_averages(posterior: Posterior, centre: NDArray[np.float64], scale: NDArray[np.float64]) -> GroupAverages:
@@ -374,11 +380,9 @@ def _samples(averages: Averages, rng: np.random.Generator) -> NDArray[np.float64
 
 
 def _sizes(samples: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Low end, mean and high end (3, d) of the standard deviation of an effect over the objects."""
+    """Return the standard deviation (d, n) of an effect over the objects, in every sample."""
     overlap = weights.T @ weights / len(weights)
-    sizes = np.sqrt(np.maximum(np.einsum("dgs,gh,dhs->ds", samples, overlap, samples, optimize=True), 0.0))
-    low, high = np.quantile(sizes, [0.025, 0.975], axis=1)
-    return np.array([low, sizes.mean(axis=1), high])
+    return np.sqrt(np.maximum(np.einsum("dgs,gh,dhs->ds", samples, overlap, samples, optimize=True), 0.0))
 
 
 def _direction(effect: FeatureEffect, utility: int, weights: NDArray[np.float64], rounding: float) -> Direction:

@@ -58,12 +58,11 @@ def _headline(n_utilities: int) -> str:
 
 
 def _draw_utility(ax: "Axes", effects: Effects, utility: int) -> None:
-    mean, low, high = (part[utility] for part in effects.relevance)
-    scale = 100.0 / max(mean.sum(), 1e-300)
+    mean, low, high = (100.0 * part[utility] for part in effects.shares)
     order = np.argsort(-mean, kind="stable")[:_MOST_FEATURES]
     directions = [str(effects.direction[utility, j]) for j in order]
-    size = scale * mean[order]
-    ends = np.maximum([size - scale * low[order], np.minimum(scale * high[order], 100.0) - size], 0.0)
+    size = mean[order]
+    ends = np.maximum([size - low[order], high[order] - size], 0.0)
     colours = [DIRECTION_COLOURS[direction] for direction in directions]
     ax.barh(
         np.arange(len(order)), size, 0.68, xerr=ends, color=colours,

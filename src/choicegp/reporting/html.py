@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-_VOID = ("meta", "br", "hr")
+_VOID = ("meta",)
 _LONGEST = 60  # letters of a cell that are shown whole
 _BRIEF = 26  # letters that are not broken into lines
 
@@ -81,7 +81,10 @@ def table(frame: pd.DataFrame, caption: str, *, digits: int = 2, percent: Sequen
     """
     numeric = [pd.api.types.is_numeric_dtype(frame[name].dtype) for name in frame.columns]
     kinds = ["number" if is_number else None for is_number in numeric]
-    head = [element("th", name, scope="col", class_=kind) for name, kind in zip(frame.columns, kinds, strict=True)]
+    head = [
+        element("th", _breakable(str(name)), scope="col", class_=kind)
+        for name, kind in zip(frame.columns, kinds, strict=True)
+    ]
     rows = []
     for values in frame.itertuples(index=False, name=None):
         cells = [
@@ -94,6 +97,11 @@ def table(frame: pd.DataFrame, caption: str, *, digits: int = 2, percent: Sequen
     )
     # A wide table scrolls in its own box, which the keyboard must reach too.
     return element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _breakable(name: str) -> Markup:
+    """Allow a long name to be broken behind its underscores."""
+    return Markup(text(name).replace("_", "_<wbr>"))
 
 
 def _cell(written: str, place: int, kind: str | None) -> Markup:
