@@ -65,7 +65,7 @@ def test_the_table_tells_all(found):
 
 def test_it_prints_its_table_and_its_reason(found):
     lines = repr(found).splitlines()
-    assert lines[0].split()[:3] == ["rank", "elpd", "p"]
+    assert lines[0].split()[:3] == ["elpd", "se", "elpd_diff"]
     assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
     assert lines[5:] == [found.reason]
 
