@@ -2,6 +2,7 @@
 
 import random
 
+import pandas as pd
 import pytest
 
 PRODUCTS = ("Alder", "Birch", "Cinder", "Dune", "Ember", "Fjord")
@@ -109,10 +110,18 @@ def test_a_wide_table_with_one_column_of_choices(tmp_path, monkeypatch, run):
     )
 
 
-def test_options_for_single_files_are_refused_for_folders(tmp_path, monkeypatch, run):
+def test_numbers_in_the_files_of_a_folder(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "choices").mkdir()
-    for options in (("--number", "price"), ("--decimal", ",")):
-        code, _, err = run("fit", "choices", "-o", "model.cgp", *options)
-        assert code == 2
-        assert f"choices is a folder: {options[0]} is for single files" in err
+    code, _, err = run("fit", "choices", "-o", "model.cgp", "--number", "price")
+    assert code == 2
+    assert "there is no .parquet file in the folder choices: it is empty" in err
+    rows = [("a", 1, 1, "1,549 EUR"), ("a", 2, 0, "2,000 EUR"), ("b", 1, 0, "999 EUR"), ("b", 2, 1, "1,100 EUR")]
+    frame = pd.DataFrame(rows, columns=["choice_id", "alt_id", "choice", "price"])
+    frame.to_parquet(tmp_path / "choices" / "one.parquet")
+    code, _, err = run("fit", "choices", "-o", "model.cgp", "--number", "prize")
+    assert code == 2
+    assert "there is no feature column 'prize' (numbers); did you mean 'price'?" in err
+    code, _, err = run("fit", "choices", "-o", "model.cgp", "--number", "price")
+    assert code == 2
+    assert "whose separator may be a decimal sign or separate thousands; pass --decimal" in err

@@ -255,8 +255,33 @@ class TestAnswersAsPeopleGiveThem:
         survey(0, 3).assign(choice=1).to_parquet(folder / "a.parquet")
         with pytest.warns(UserWarning, match=r"1 of 4 sets were left out"):
             assert len(ChoiceFolder(folder, missing="skip", **ROLES)) == 9
-        with pytest.raises(ChoiceGPError, match="missing='level' needs the mean over all files"):
-            ChoiceFolder(folder, missing="level", **ROLES)
         whole = pd.concat([survey(0, 3).assign(choice=1), frame])
         known = ChoiceData.from_long(whole, missing="level", **ROLES)
         assert ChoiceFolder(folder, encoding=known.encoding, **ROLES).sample == known
+
+    def test_missing_values_are_values_of_their_own_in_all_files(self, folder):
+        frames = [survey(0, 3), survey(3, 2)]
+        for name, frame in zip("ab", frames, strict=True):
+            frame["choice"], frame["make"] = 1, ["Alpha", "Beta", None] * (len(frame) // 3)
+        frames[0].loc[frames[0]["make"].isna(), "make"] = "Zeta"  # of the first file no word is missing, but a number
+        frames[0].loc[0, "price"] = np.nan
+        for name, frame in zip("ab", frames, strict=True):
+            frame.to_parquet(folder / f"{name}.parquet")
+        choices = ChoiceFolder(folder, missing="level", **ROLES)
+        names = [name for name in choices.encoding.feature_names if name.startswith(("price", "make"))]
+        assert names == ["price", "price=missing", "make=Alpha", "make=Beta", "make=Zeta", "make=(missing)"]
+        known = [frame["price"].dropna().unique() for frame in frames]  # an object counts once in every file
+        price = choices.encoding.columns[choices.encoding.feature_names.index("price")]
+        assert price.fill == pytest.approx(np.mean(np.concatenate(known)))
+        objects = np.concatenate([choices.read(file).X for file in range(2)])
+        assert choices.moments.mean == pytest.approx(objects.mean(axis=0))
+        assert choices.moments.sd == pytest.approx(objects.std(axis=0))
+
+    def test_numbers_with_a_currency(self, folder):
+        for name, frame in zip("ab", [survey(0, 3), survey(3, 2)], strict=True):
+            frame["choice"], frame["price"] = 1, [f"EUR {price:,.2f}" for price in frame["price"]]
+            frame.to_parquet(folder / f"{name}.parquet")
+        choices = ChoiceFolder(folder, numbers=["price"], **ROLES)
+        whole = pd.concat([survey(0, 3).assign(choice=1), survey(3, 2).assign(choice=1)])
+        assert choices.sample == ChoiceData.from_long(whole, **ROLES)
+        assert choices.read(1).X.max() < whole["price"].max() + 1

@@ -179,9 +179,6 @@ class TableOptions(ReadingOptions):
             raise ChoiceGPError(f"{self.file} is a folder: its files must be long tables, without --wide")
         if arguments.pop("on_error") == DefectRule.SKIP:
             raise ChoiceGPError(f"{self.file} is a folder: --on-error skip is for single files. Fix the folder's files")
-        for name, option in (("numbers", "--number"), ("decimal", "--decimal")):
-            if name in arguments:
-                raise ChoiceGPError(f"{self.file} is a folder: {option} is for single files")
         from choicegp.data.folder import ChoiceFolder
 
         return ChoiceFolder(self.file, **arguments)

@@ -18,8 +18,9 @@ from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
 from choicegp.reading.columns import LongColumns, Roles, has_own_kinds, long_columns, question_of
 from choicegp.reading.defects import Empty, Missing, Rules, factorized, offsets_of, settled
-from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
+from choicegp.reading.encoding import MISSING, FeatureColumn, FeatureEncoding
 from choicegp.reading.long import read_long
+from choicegp.reading.numbers import NumberForm
 from choicegp.reading.text import open_parquet
 
 N_SAMPLED = 2000
@@ -38,8 +39,9 @@ class ChoiceFolder:
     path : str or path
         All its ``.parquet`` files are read, in the order of their names. They have the same columns, and all rows of a
         set are in one file.
-    set_id, object_id, chosen, features, respondent, weight, available, kind, encoding, empty, missing, at_most
-        As in :meth:`ChoiceData.from_long`; ``missing`` is "error" or "skip".
+    set_id, object_id, chosen, features, respondent, weight, available, kind, encoding, empty, missing, at_most, numbers, decimal
+        As in :meth:`ChoiceData.from_long`. With ``missing="level"``, the mean that stands for a missing number is the
+        mean over all files.
 
     Attributes
     ----------
@@ -81,6 +83,7 @@ class ChoiceFolder:
     _roles: Roles
     _features: tuple[str, ...]
     _rules: Rules
+    _form: NumberForm
 
     def __init__(
         self,
@@ -98,18 +101,16 @@ class ChoiceFolder:
         empty: Empty = "error",
         missing: Missing = "error",
         at_most: int | None = None,
+        numbers: Sequence[str] = (),
+        decimal: str | None = None,
     ) -> None:
         question, column = question_of(kind)
         roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
         rules = Rules("raise", empty, missing, question, at_most).checked()
-        if missing == "level" and encoding is None:
-            raise ChoiceGPError(
-                "missing='level' needs the mean over all files, which a folder does not take: fill in the missing "
-                "values, or pass missing='skip'"
-            )
+        form = NumberForm(numbers, decimal)
         files = _parquet_files(path)
         _check_same_columns(files, roles)
-        scan = _Scan(roles, features, encoding, rules)
+        scan = _Scan(roles, features, encoding, rules, form)
         for file in files:
             scan.add(file)
         sizes, starts = np.concatenate(scan.sizes), offsets_of(np.array([*map(len, scan.sizes)]))
@@ -119,6 +120,7 @@ class ChoiceFolder:
         self.__dict__.update(path=Path(path), files=files, sizes=sizes, starts=starts, moments=scan.moments())
         self.__dict__.update(n_empty=scan.n_empty)
         self.__dict__.update(encoding=scan.encoding(), _roles=roles, _features=tuple(scan.features or ()), _rules=rules)
+        self.__dict__.update(_form=form)
         self._check_distinct(np.concatenate(scan.hashes))
         sampled = long_columns(scan.sampled.table, roles._replace(set_id=_joined_name(roles)), self._features)
         self.__dict__.update(sample=_read(sampled, self.encoding, rules)[0])
@@ -139,7 +141,8 @@ class ChoiceFolder:
         file : int
             Its place in ``files``.
         """
-        data, _ = _read(long_columns(self.files[file], self._roles, self._features), self.encoding, self._rules)
+        columns = long_columns(self.files[file], self._roles, self._features, self._form)
+        data, _ = _read(columns, self.encoding, self._rules)
         if not np.array_equal(np.diff(data.offsets), self.sizes[self.starts[file] : self.starts[file + 1]]):
             raise ChoiceGPError(f"{self.files[file]} has changed since the folder was opened: open it again")
         return data
@@ -237,9 +240,10 @@ class _Scan:
     """What is learned from the files, one after the other."""
 
     def __init__(
-        self, roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None, rules: Rules
-    ) -> None:
-        self.roles, self.features, self._given, self.rules = roles, features, encoding, rules
+        self, roles: Roles, features: Sequence[str] | None, encoding: FeatureEncoding | None, rules: Rules,
+        form: NumberForm,
+    ) -> None:  # fmt: skip
+        self.roles, self.features, self._given, self.rules, self.form = roles, features, encoding, rules, form
         self.remarks: Counter[tuple[type[Warning], str]] = Counter()
         self.sizes: list[NDArray[np.int32]] = []
         self.hashes: list[NDArray[np.uint64]] = []
@@ -249,7 +253,7 @@ class _Scan:
 
     def add(self, file: Path) -> None:
         """Read one file; the features of the first one are taken from all."""
-        columns = long_columns(file, self.roles, self.features)
+        columns = long_columns(file, self.roles, self.features, self.form)
         if has_own_kinds(columns.features, self.roles, None):
             raise ChoiceGPError(
                 f"{file}: the column 'kind' seems to say what was asked of each set: pass kind='kind', or name the "
@@ -276,36 +280,39 @@ class _Scan:
 
     def encoding(self) -> FeatureEncoding:
         """Return the encoding that was given, or the one that knows the categories of all files."""
-        return FeatureEncoding(tuple(column.column for column in self._columns.values()))
+        return self._given or FeatureEncoding(tuple(column.filled for column in self._columns.values()))
 
     def moments(self) -> FeatureScaling:
         """Return the moments of the features as that encoding has them."""
-        parts = [column.encoded() for column in self._columns.values()]
-        mean, sd = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "sd"))
-        return FeatureScaling(parts[0].n, mean, sd)
+        columns = [self._columns[column.name].encoded(column) for column in self.encoding().columns]
+        mean, sd = (np.concatenate([getattr(part, name) for part in columns]) for name in ("mean", "sd"))
+        return FeatureScaling(columns[0].n, mean, sd)
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column in all files so far: its moments when it is of numbers, how often each category occurs when of words."""
+    """A column in all files so far.
+
+    Of numbers it holds the moments of those that are not missing, and how many are; of words, how often each category
+    occurs.
+    """
 
     column: FeatureColumn
     moments: FeatureScaling
     counts: dict[Any, float]
+    n_missing: int
     file: Path
 
     @classmethod
     def of(cls, column: FeatureColumn, part: NDArray[np.float64], file: Path) -> "_Column":
+        if column.kind == "numeric":
+            known = part[:, :1] if column.fill is None else part[part[:, 1] == 0, :1]
+            return cls(column, FeatureScaling.of(known), {}, len(part) - len(known), file)
         counts = part.sum(axis=0)
         if len(column.categories) == 2:
             counts = np.array([len(part) - counts[0], counts[0]])
         named = dict(zip(column.categories, counts.tolist(), strict=False))
-        return cls(
-            column,
-            FeatureScaling.of(part) if column.kind == "numeric" else FeatureScaling(len(part), *_NONE),
-            named,
-            file,
-        )
+        return cls(column, FeatureScaling(len(part), *_NONE), named, 0, file)
 
     def joined(self, other: "_Column") -> "_Column":
         one, two = self.column, other.column
@@ -317,17 +324,30 @@ class _Column:
             )
         categories = one.categories
         if categories != two.categories:
-            # As of one table of all files: words in the order of the alphabet.
+            # As of one table of all files: words in the order of the alphabet, and last what is missing.
             categories = tuple(
-                sorted({*categories, *two.categories}, key=lambda value: (isinstance(value, str), value))
+                sorted(
+                    {*categories, *two.categories}, key=lambda value: (value == MISSING, isinstance(value, str), value)
+                )
             )
         counts = {value: self.counts.get(value, 0.0) + other.counts.get(value, 0.0) for value in categories}
-        return _Column(one._replace(categories=categories), self.moments.joined(other.moments), counts, self.file)
+        moments, n_missing = self.moments.joined(other.moments), self.n_missing + other.n_missing
+        return _Column(one._replace(categories=categories), moments, counts, n_missing, self.file)
 
-    def encoded(self) -> FeatureScaling:
-        """Return the moments of the column's features."""
-        if self.column.kind == "numeric":
-            return self.moments
+    @property
+    def filled(self) -> FeatureColumn:
+        """The column, with the mean over all files in the place of missing numbers."""
+        return self.column._replace(fill=float(self.moments.mean[0])) if self.n_missing else self.column
+
+    def encoded(self, column: FeatureColumn) -> FeatureScaling:
+        """Return the moments of the features that the column becomes, as ``column`` encodes it."""
+        if column.kind == "numeric":
+            if column.fill is None:
+                return self.moments
+            all_values = self.moments.joined(FeatureScaling(self.n_missing, np.array([column.fill]), np.zeros(1)))
+            share = self.n_missing / all_values.n
+            mean, sd = np.append(all_values.mean, share), np.append(all_values.sd, np.sqrt(share * (1.0 - share)))
+            return FeatureScaling(all_values.n, mean, sd)
         share = np.array(list(self.counts.values())) / self.moments.n
         share = share[1:] if len(share) == 2 else share
         return FeatureScaling(self.moments.n, share, np.sqrt(share * (1.0 - share)))
