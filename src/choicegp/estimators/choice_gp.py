@@ -318,9 +318,8 @@ class ChoiceGP(MarketNumbers):
         self._check_population()
         if not self.errors_.has_threshold:
             raise ChoiceGPError("this model has no threshold: use ChoiceGP(threshold=True)")
-        fitted = self.fitted_
         with computing(self.device):
-            found = contrasts(fitted.posterior, threshold_like(fitted.posterior.objects), fitted.n_shown)
+            found = contrasts(self.posterior_, threshold_like(self.posterior_.objects), self._shown())
         return Utilities(*(np.asarray(part)[0] for part in found))
 
     def dominance_proba(self, X1: Any, X2: Any) -> np.ndarray:

@@ -143,17 +143,20 @@ class UtilityGP(Estimator):
 
     def _utilities(self, X: Any) -> Utilities:
         self._check_population()
-        fitted = self.fitted_
         with computing(self.device):
-            shown: Objects | int = fitted.n_shown
-            if fitted.study is not None:
-                everything = fitted.study.objects
-                seen = everything.codes != THRESHOLD
-                shown = Objects(everything.X[seen], everything.codes[seen])
-            elif fitted.posterior.is_sparse:
-                rows = np.unique(fitted.data.flat_shown)
-                shown = Objects((fitted.data.X[rows] - fitted.centre) / fitted.scale, np.zeros(len(rows), int))
-            return contrasts(fitted.posterior, fitted.objects(X), shown)
+            return contrasts(self.posterior_, self.fitted_.objects(X), self._shown())
+
+    def _shown(self) -> Objects | int:
+        """Return the shown objects, or how many of the posterior's objects, the first ones, they are."""
+        fitted = self.fitted_
+        if fitted.study is not None:
+            everything = fitted.study.objects
+            seen = everything.codes != THRESHOLD
+            return Objects(everything.X[seen], everything.codes[seen])
+        if not fitted.posterior.is_sparse:
+            return fitted.n_shown
+        rows = np.unique(fitted.data.flat_shown)
+        return Objects((fitted.data.X[rows] - fitted.centre) / fitted.scale, np.zeros(len(rows), int))
 
     @property
     def intervals_(self) -> str:

@@ -196,9 +196,7 @@ def _fit_at_objects(
         effect = np.full(prior.n_parts, np.log(_FIRST_EFFECT))
         prior = UtilityPrior(prior.kernels, effect, prior.shared, prior.log_threshold_variance)
     if options.errors.has_threshold and prior.log_threshold_variance is None:
-        # At first its utilities are about as large as the objects' own.
-        size = np.mean(np.asarray(prior.variance(problem.objects)), axis=1)
-        prior = UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, np.log(size))
+        prior = _with_threshold(prior, problem.objects)
     points = score_points(problem, options.n_utilities, options.random_state)
     learning = Learning(
         options.hyperpriors_for(problem.objects.X.shape[1]), options.learn_lapse, options.learn_hyperparameters
@@ -223,6 +221,12 @@ def _fit_at_objects(
         found = infer(inference, task.watch)
         mixed = ", mixed over settings of the hyperparameters" if getattr(inference, "redraws", False) else ""
         return found, PLUG_IN if before is None else f"draws{mixed}: {found.message}"
+
+
+def _with_threshold(prior: UtilityPrior, objects: Objects) -> UtilityPrior:
+    """Add a threshold, whose utilities are at first about as large as the objects' own."""
+    size = np.mean(np.asarray(prior.variance(objects)), axis=1)
+    return UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, np.log(size))
 
 
 def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
@@ -277,7 +281,9 @@ def _fit_sparse(
 
     sample = data.sample if isinstance(data, ChoiceFolder) else data
     _check_sparse(options, checkpoint, sample)
-    source: Source = (InFolder if isinstance(data, ChoiceFolder) else InMemory)(data, centre, scale)  # type: ignore[arg-type]
+    errors = options.errors
+    kind_of_source = InFolder if isinstance(data, ChoiceFolder) else InMemory
+    source: Source = kind_of_source(data, centre, scale, errors.has_threshold)  # type: ignore[arg-type]
     rng = np.random.default_rng([options.random_state, 6])
     some = np.sort(rng.permutation(np.unique(sample.flat_shown))[:_SAMPLE])
     objects = (sample.X[some] - centre) / scale
@@ -287,7 +293,7 @@ def _fit_sparse(
     assert isinstance(method, Sparse)
     settings = SparseSettings(
         options.hyperpriors_for(objects.shape[1]), options.learn_hyperparameters, method.learn_inducing,
-        options.learn_lapse, jitter=1e-6 if on_cpu else 1e-5,
+        options.learn_lapse, 1e-6 if on_cpu else 1e-5, errors,
     )  # fmt: skip
     plan = Plan(
         n_inducing=method.n_inducing or _INDUCING[on_cpu], batch_size=method.batch_size or _BATCH[on_cpu],
@@ -298,6 +304,9 @@ def _fit_sparse(
     kernels = kernel_starts(
         own, objects, options.n_utilities, learn=options.learn_hyperparameters, shared=options.has_shared_part
     )[: options.n_restarts]
+    if errors.has_threshold:
+        shown = Objects(objects, np.zeros(len(objects), int))
+        kernels = tuple(start._replace(prior=_with_threshold(start.prior, shown)) for start in kernels)
     keeper = None
     if checkpoint is not None:
         parameters = [np.asarray(leaf).tolist() for start in kernels for leaf in jax.tree.leaves(start.prior)]
@@ -306,7 +315,8 @@ def _fit_sparse(
     spread = Spread(devices) if len(devices) > 1 else None
     inference = SparseInference(source, objects, kernels, plan, watch, keeper=keeper, spread=spread)
     found = infer(inference, watch)
-    if own is None and method.network and options.learn_hyperparameters:
+    # A network is trained on choices without a threshold.
+    if own is None and method.network and options.learn_hyperparameters and errors == DISCERNIBILITY:
         found = _with_network(found, inference, objects, plan, watch, shared=options.has_shared_part, on_cpu=on_cpu)
     if keeper is not None:
         keeper.remove()
@@ -349,10 +359,10 @@ def _with_network(
 
 
 def _check_sparse(options: FitOptions, checkpoint: Any, sample: ChoiceData) -> None:
-    if options.errors != DISCERNIBILITY or sample.kinds is not None:
+    if sample.kinds is not None:
         raise ChoiceGPError(
-            "a threshold, other rules than 'pareto' and sets of several kinds work with dense inference only: fit "
-            "fewer objects with inference='dense'"
+            "questions for the best or the worst object of a set work with dense inference only: fit fewer objects "
+            "with inference='dense'"
         )
     if options.object_effects:
         raise ChoiceGPError(

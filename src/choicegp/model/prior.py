@@ -55,7 +55,7 @@ class Objects(NamedTuple):
 
 def threshold_like(objects: Objects) -> Objects:
     """Return the threshold, one row; its features, which say nothing, are copied from the first of some objects."""
-    return Objects(objects.X[:1], np.full_like(objects.codes[:1], THRESHOLD))
+    return Objects(objects.X.reshape(-1, objects.X.shape[-1])[:1], np.full_like(objects.codes[:1], THRESHOLD))
 
 
 class UtilityPrior(eqx.Module):

@@ -18,6 +18,7 @@ from choicegp.inference.sparse.plan import inducing_points
 from choicegp.inference.sparse.points import inverse_roots, posterior_of_points, project
 from choicegp.inference.sparse.step import Pace, SparseSettings, begin, posterior_of, run_steps, solve
 from choicegp.inference.starts import covariance_at
+from choicegp.model.error_models import DISCERNIBILITY, BestInOne, WithThreshold
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.prediction.utilities import joint_samples
@@ -34,14 +35,14 @@ class AllInducing(NamedTuple):
     sites: Sites
 
     @classmethod
-    def of(cls, data, shared, rng):
+    def of(cls, data, shared, rng, errors=DISCERNIBILITY):
         X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
-        problem = pose(data, X, np.arange(len(X)), effects=False)
+        problem = pose(data, X, np.arange(len(X)), effects=False, errors=errors)
         n = problem.n_objects
         assert len(problem.valid) == n
         half = rng.normal(size=(2, n, n))
         sites = Sites(0.1 * half @ half.swapaxes(1, 2), rng.normal(size=(2, n)))
-        prior = prior_of(shared=shared)
+        prior = prior_of(shared=shared, threshold=errors.has_threshold)
         return cls(prior, problem, factorise_on_host(np.asarray(covariance_at(prior, problem))), sites)
 
     def whitened(self, sites):
@@ -58,22 +59,27 @@ class AllInducing(NamedTuple):
         return np.stack([np.asarray(self.problem.objects.X)] * self.prior.n_parts)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_with_every_object_an_inducing_point_a_step_is_that_of_dense_inference(data, shared):
+@pytest.mark.parametrize(
+    ("shared", "errors"),
+    [(False, DISCERNIBILITY), (True, DISCERNIBILITY), (True, WithThreshold()), (False, BestInOne(threshold=True))],
+)
+def test_with_every_object_an_inducing_point_a_step_is_that_of_dense_inference(data, shared, errors):
     rng = np.random.default_rng(6)
-    given = AllInducing.of(data, shared, rng)
+    given = AllInducing.of(data, shared, rng, errors)
     (batch,) = given.problem.batches
-    normals = latin_normals(2, 2, batch.rows.shape[1], 16, rng)
+    size = len(batch.rows)
+    normals = latin_normals(2, size - 1, batch.rows.shape[1], 16, rng)
     moments = jax.jit(condition)(given.factor, given.sites)
     _, wanted, _, _ = jax.jit(target_sites)(moments.mean, moments.covariance, given.problem, (normals,), 1.0, None)
     precision, linear, cross = given.whitened(given.sites)
     state = begin(given.prior, given.points, None, rng)
     state = state._replace(precision=precision, linear=linear, cross=cross)
     real = batch.sets >= 0
-    sets = source_of(data).read(batch.sets[real], 3)
+    sets = source_of(data, threshold=errors.has_threshold).read(batch.sets[real], size)
     groups = (Sets(*(part[None] for part in sets)),)
     pace = Pace(*(np.array([value]) for value in (1.0, 0.0, 1.0, 0.0)))
-    after, bound, healthy = run_steps(state, groups, pace, (normals[:, :, real],), SparseSettings(None, jitter=1e-9))
+    settings = SparseSettings(None, jitter=1e-9, errors=errors)
+    after, bound, healthy = run_steps(state, groups, pace, (normals[:, :, real],), settings)
     assert healthy
     value = evidence_bound(moments.mean, moments.covariance, moments.kl, given.problem, (normals,), None)
     assert float(bound[0]) == pytest.approx(float(value), rel=1e-6)

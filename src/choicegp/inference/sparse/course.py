@@ -41,6 +41,7 @@ from choicegp.inference.sparse.step import (
     solve,
 )
 from choicegp.inference.sparse.stopping import COOLED, SMALLER, Patience, Progress, Scored
+from choicegp.model.error_models import ErrorModel
 
 BLOCK = 10  # steps between two looks from Python
 _CHECK = 50  # steps between two looks at the held-out sets
@@ -69,7 +70,10 @@ class SparseInference:
         self, source: Source, objects: np.ndarray, starts: Sequence[KernelStart], plan: Plan, watch: Watch, *,
         keeper: Keeper | None = None, spread: Spread | None = None, only: np.ndarray | None = None,
     ) -> None:  # fmt: skip
-        points = inducing_points(objects, starts[0].prior.n_parts, plan.n_inducing, plan.seed)
+        self.errors = plan.settings.errors
+        points = inducing_points(
+            objects, starts[0].prior.n_parts, plan.n_inducing, plan.seed, threshold=self.errors.has_threshold
+        )
         self.source, self.points, self.starts, self.plan = source, points, starts, plan
         self.watch, self.clock, self.keeper, self.spread = watch, watch.clock, keeper, spread
         self.reader = ThreadPoolExecutor(1)
@@ -108,7 +112,7 @@ class SparseInference:
 
     def _most(self, size: int, n_points: int) -> int:
         """How many sets of a size are worked on at a time: their pairs of objects have to be held."""
-        return max(1, min(_CHUNK, _CELLS // (len(self.points) * size * size * n_points)))
+        return max(1, min(_CHUNK, _CELLS // (len(self.points) * size * size * n_points * self.errors.n_nodes)))
 
     def _begin(self, trial: int) -> SparseState:
         start, rng = self.starts[trial], np.random.default_rng([self.plan.seed, 3, trial])
@@ -267,10 +271,10 @@ class SparseInference:
         """Return the mean expected log-likelihood of the held-out sets and its parts; without any, the bound."""
         state, solved = course.state, self._solved(course.state, course.ridge)
         if len(self.held_out):
-            each, weight = _expected(state, solved, self._held_out_chunks())
+            each, weight = _expected(state, solved, self._held_out_chunks(), self.errors)
             scored = Scored(float(each @ weight / np.sum(weight)), each)
         else:
-            each, weight = _expected(state, solved, self._chunks(self.training, N_POINTS))
+            each, weight = _expected(state, solved, self._chunks(self.training, N_POINTS), self.errors)
             scored = Scored(float(each @ weight) - float(np.sum(np.asarray(solved.whitened.kl))), np.zeros(0))
         return scored if np.isfinite(scored.score) else Scored(-np.inf, np.zeros(0))
 
@@ -305,7 +309,7 @@ class SparseInference:
         state, solved = self.best(course)
         rng = np.random.default_rng([self.plan.seed, 5])
         some = np.sort(rng.permutation(self.training)[:_SCORED])
-        expected, weight = _expected(state, solved, self._chunks(some, 4 * N_POINTS))
+        expected, weight = _expected(state, solved, self._chunks(some, 4 * N_POINTS), self.errors)
         total = float(expected @ weight) * len(self.training) / max(1, len(some))
         bound = total - float(np.sum(np.asarray(solved.whitened.kl)))
         state, solved = jax.tree.map(np.asarray, (state, solved))
@@ -317,12 +321,12 @@ class SparseInference:
 
 
 def _expected(
-    state: SparseState, solved: Solved, chunks: Iterable[tuple[Sets, np.ndarray]]
+    state: SparseState, solved: Solved, chunks: Iterable[tuple[Sets, np.ndarray]], errors: ErrorModel
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the expected log-likelihoods of the sets, and their weights; what fills up chunks is left out."""
     each, weights = [np.zeros(0)], [np.zeros(0)]
     for sets, normals in chunks:
         real = sets.weight > 0
-        each.append(np.asarray(score(state, solved, sets, normals), float)[real])
+        each.append(np.asarray(score(state, solved, sets, normals, errors), float)[real])
         weights.append(sets.weight[real].astype(float))
     return np.concatenate(each), np.concatenate(weights)

@@ -16,6 +16,7 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.data.packing import padded_places, sets_by_shape
+from choicegp.inference.problem import with_threshold
 
 _WINDOW = 4  # files whose sets are mixed
 _KEPT = 6  # files in memory: a window, and what another reader or the next window begins with
@@ -27,8 +28,9 @@ class Sets(NamedTuple):
     Attributes
     ----------
     X : array (..., a, m, c)
-        Features: chosen objects first, then rejected ones, then padding.
+        Features: chosen objects first, then the threshold where there is one, then rejected ones, then padding.
     present, chosen : bool array (..., a, m)
+        The threshold is present and never chosen; its features say nothing.
     weight : array (..., m)
         How many sets of the data each one stands for; 0 for padding.
     """
@@ -43,7 +45,7 @@ class Source(Protocol):
     """Where sets come from: memory, or files that do not fit into it."""
 
     sizes: np.ndarray
-    """Number of objects of every set."""
+    """Number of objects of every set, the threshold included where there is one."""
 
     @property
     def digest(self) -> str:
@@ -60,11 +62,11 @@ class Source(Protocol):
 
 
 class InMemory:
-    """The sets of a `ChoiceData` as a `Source`."""
+    """The sets of a `ChoiceData` as a `Source`; ``threshold`` says whether every set has one more object, not seen."""
 
-    def __init__(self, data: ChoiceData, centre: np.ndarray, scale: np.ndarray) -> None:
-        self.data, self.centre, self.scale = data, centre, scale
-        self.sizes = np.diff(data.offsets)
+    def __init__(self, data: ChoiceData, centre: np.ndarray, scale: np.ndarray, threshold: bool = False) -> None:
+        self.data, self.centre, self.scale, self.threshold = data, centre, scale, threshold
+        self.sizes = np.diff(data.offsets) + threshold
 
     @property
     def digest(self) -> str:
@@ -84,19 +86,21 @@ class InMemory:
         """Return the sets of these numbers, padded to ``size`` objects, with their own weights."""
         data = self.data
         assert data.flat_chosen is not None
-        by_set, present = padded_places(data.offsets, sets, size, data.flat_chosen)
-        places, present = by_set.T, present.T
-        X = (data.X[data.flat_shown[places]] - self.centre) / self.scale
+        places, present = padded_places(data.offsets, sets, size - self.threshold, data.flat_chosen)
+        chosen = data.flat_chosen[places] & present
+        if self.threshold:
+            places, present, chosen = with_threshold(places, present, chosen, 0)
+        X = (data.X[data.flat_shown[places.T]] - self.centre) / self.scale
         weight = np.ones(len(sets)) if data.weights is None else data.weights[sets]
-        return Sets(X, present, data.flat_chosen[places] & present, weight)
+        return Sets(X, present.T, chosen.T, weight)
 
 
 class InFolder:
     """The sets of a `ChoiceFolder` as a `Source` that holds a few files at a time; threads may share it."""
 
-    def __init__(self, folder: ChoiceFolder, centre: np.ndarray, scale: np.ndarray) -> None:
-        self.folder, self.centre, self.scale = folder, centre, scale
-        self.sizes = folder.sizes
+    def __init__(self, folder: ChoiceFolder, centre: np.ndarray, scale: np.ndarray, threshold: bool = False) -> None:
+        self.folder, self.centre, self.scale, self.threshold = folder, centre, scale, threshold
+        self.sizes = folder.sizes + np.int32(threshold)
         self._file_of_set = np.repeat(np.arange(len(folder.files), dtype=np.int32), np.diff(folder.starts))
         self._open: OrderedDict[int, InMemory] = OrderedDict()
         self._lock = threading.Lock()
@@ -138,7 +142,7 @@ class InFolder:
             if number not in self._open:
                 while len(self._open) >= _KEPT:
                     self._open.popitem(last=False)
-                self._open[number] = InMemory(self.folder.read(number), self.centre, self.scale)
+                self._open[number] = InMemory(self.folder.read(number), self.centre, self.scale, self.threshold)
             self._open.move_to_end(number)
             return self._open[number]
 

@@ -113,7 +113,7 @@ class Plan(NamedTuple):
 
 
 def held_out_and_training(source: Source, batch_size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the sets of at least two objects; few sets, or sets that are all in each step, are all for training."""
+    """Divide the sets that say something; few sets, or sets that are all in each step, are all for training."""
     sets = np.flatnonzero(source.sizes > 1)
     many = len(sets) >= _LEAST_HELD_OUT and len(sets) > batch_size
     n = min(_MOST_HELD_OUT, len(sets) // 20) if many else 0
@@ -121,14 +121,18 @@ def held_out_and_training(source: Source, batch_size: int, seed: int) -> tuple[n
     return np.sort(sets[mixed[:n]]), np.sort(sets[mixed[n:]])
 
 
-def inducing_points(objects: np.ndarray, n_parts: int, n_inducing: int, seed: int) -> np.ndarray:
-    """Choose well spread objects, others for each part, (p, M, c); all of them where they are few."""
+def inducing_points(
+    objects: np.ndarray, n_parts: int, n_inducing: int, seed: int, *, threshold: bool = False
+) -> np.ndarray:
+    """Choose well spread objects, others for each part, (p, M, c); all of them where they are few.
+
+    With a threshold, the last of the points stands for it, and its features say nothing.
+    """
     distinct = np.unique(objects, axis=0)
-    n = min(n_inducing, len(distinct))
-    if n == len(distinct):
-        return np.stack([distinct] * n_parts)
+    n = min(max(1, n_inducing - threshold), len(distinct))
     rngs = (np.random.default_rng([seed, 7, i]) for i in range(n_parts))
-    return np.stack([distinct[far_apart(distinct, n, rng)] for rng in rngs])
+    points = np.stack([distinct if n == len(distinct) else distinct[far_apart(distinct, n, rng)] for rng in rngs])
+    return np.concatenate([points, points[:, :1]], axis=1) if threshold else points
 
 
 def far_apart(objects: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:

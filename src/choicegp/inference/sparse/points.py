@@ -9,18 +9,23 @@ the others are independent, so that nothing larger than the inducing points of o
     v_0 has precision I + R_0 - sum_i R_0i C_i R_0i^T,
 
 which is exact given the sites, as in `choicegp.inference.posterior`.
+
+A threshold (`choicegp.model.threshold`) is the last inducing point, whose features say nothing: its prior is
+independent of all others', and so K_ZZ, L and A have blocks of their own for it.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
 from choicegp.inference.expectation import Marginals, of_differences
 from choicegp.inference.sparse.feed import Sets
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import THRESHOLD, Objects, UtilityPrior
+from choicegp.model.threshold import is_threshold
 
 LEAST_VARIANCE = 1e-12  # a covariance of zeros too has a factor: a linear kernel where no feature varies
 
@@ -75,11 +80,17 @@ def _with_shared(precision: Array, linear: Array, cross: Array) -> Whitened:
     return Whitened(mean, half, kl, taken)
 
 
+def points_as_objects(prior: UtilityPrior, points: Array) -> Objects:
+    """Return the inducing points (p, M, c) as objects; the last is the threshold where there is one."""
+    n = points.shape[1]
+    is_last = np.arange(n) == n - 1
+    return Objects(points, np.where(is_last & (prior.log_threshold_variance is not None), THRESHOLD, 0))
+
+
 def inverse_roots(prior: UtilityPrior, points: Array, jitter: float) -> Array:
     """Return L^-1 (p, M, M) of the prior covariance at the inducing points."""
-    codes = jnp.zeros(points.shape[1], int)
-    covariance = prior.covariance(Objects(points, codes), Objects(points, codes))
-    n = points.shape[1]
+    objects, n = points_as_objects(prior, points), points.shape[1]
+    covariance = prior.covariance(objects, objects)
     ridge = jitter * jnp.maximum(jnp.trace(covariance, axis1=1, axis2=2) / n, LEAST_VARIANCE)
     return _inverse_root(covariance + ridge[:, None, None] * jnp.eye(n))
 
@@ -135,9 +146,10 @@ def project(prior: UtilityPrior, points: Array, inverse_root: Array, whitened: W
     prior, points, inverse_root, whitened = jax.tree.map(
         lambda leaf: leaf.astype(dtype), (prior, points, inverse_root, whitened)
     )
-    X = sets.X.reshape(a * m, c)
-    codes = jnp.zeros(a * m, int)
-    cross = prior.covariance(Objects(X, codes), Objects(points, codes[: points.shape[1]]))
+    codes = jnp.zeros((a, m), int)
+    if prior.log_threshold_variance is not None:
+        codes = jnp.where(is_threshold(sets.present, sets.chosen), THRESHOLD, codes)
+    cross = prior.covariance(Objects(sets.X.reshape(a * m, c), codes.ravel()), points_as_objects(prior, points))
     weights = cross @ jnp.swapaxes(inverse_root, 1, 2)
     mean = prior.total(jnp.einsum("pnj,pj->pn", weights, whitened.mean)).reshape(-1, a, m)
 
@@ -148,8 +160,7 @@ def project(prior: UtilityPrior, points: Array, inverse_root: Array, whitened: W
         return jnp.einsum("damj,dbmj->dabm", part, part)
 
     spread = weights @ jnp.swapaxes(whitened.half, 1, 2)
-    objects = Objects(sets.X, jnp.zeros((a, m), int))
-    own = jax.vmap(lambda one: prior.covariance(one, one), 1, -1)(objects)
+    own = jax.vmap(lambda one: prior.covariance(one, one), 1, -1)(Objects(sets.X, codes))
     if whitened.taken is None:
         covariance = own + squares(by_set(spread)) - squares(by_set(weights))
         return Projected(mean, covariance, by_set(weights), None)

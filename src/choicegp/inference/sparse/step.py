@@ -39,10 +39,11 @@ from choicegp.inference.sparse.points import (
     Projected,
     Whitened,
     inverse_roots,
+    points_as_objects,
     posterior_of_points,
     project,
 )
-from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
 _FIRST_SIZE = 3.0  # of the utilities at the start
@@ -58,6 +59,7 @@ class SparseSettings(NamedTuple):
     learn_points: bool = False
     learn_lapse: bool = False
     jitter: float = 1e-6
+    errors: ErrorModel = DISCERNIBILITY
 
 
 class SparseState(NamedTuple):
@@ -92,6 +94,8 @@ def begin(prior: UtilityPrior, points: np.ndarray, lapse: float | None, rng: np.
     typical = np.maximum(np.mean(variance, axis=1, keepdims=True), LEAST_VARIANCE)
     linear = rng.normal(size=(p, n)) * _FIRST_SIZE / np.sqrt(typical)
     linear[: int(prior.shared)] = 0.0  # the shared part begins with what the choices say about all utilities
+    if prior.log_threshold_variance is not None:
+        linear[:, -1] = 0.0  # the threshold begins amid the objects
     points = np.asarray(points, float)
     rate: Any = None if lapse is None else np.asarray(lapse, float)
     cross = np.zeros((prior.n_utilities, n, n)) if prior.shared else None
@@ -134,7 +138,8 @@ def _step(
     for sets, draws, (mean, covariance), (weights, joint) in zip(groups, normals, moments, beside, strict=True):
         part = Projected(mean, covariance, weights, joint)
         lapse = None if state.lapse is None else state.lapse.astype(mean.dtype)
-        expected = expected_derivatives(samples(part.differences, draws), sets.present, sets.chosen, lapse=lapse)
+        drawn = samples(part.differences, draws)
+        expected = settings.errors.expected_derivatives(drawn, sets.present, sets.chosen, lapse)
         weight = pace.weight.astype(mean.dtype) * sets.weight
         site = weight * psd_part(expected.curvature)
         gradient = weight * expected.gradient
@@ -231,14 +236,13 @@ def solve(state: SparseState, ridge: Array, jitter: float) -> Solved:
 
 
 @program
-def score(state: SparseState, solved: Solved, sets: Sets, normals: Array) -> Array:
+def score(state: SparseState, solved: Solved, sets: Sets, normals: Array, errors: ErrorModel) -> Array:
     """Return the expected log-likelihood of some sets."""
     with jax.default_matmul_precision("highest"):
         part = project(state.prior, state.points, solved.inverse_root, solved.whitened, sets)
         u = samples(part.differences, normals)
         lapse = None if state.lapse is None else state.lapse.astype(u.dtype)
-        logs = sampled_log_likelihood(u, sets.present, sets.chosen, lapse=lapse)
-        return jnp.mean(logs, axis=-1)
+        return jnp.mean(errors.sampled(u, sets.present, sets.chosen, lapse), axis=-1)
 
 
 def posterior_of(state: SparseState, solved: Solved, seed: int = 0) -> Posterior:
@@ -251,7 +255,7 @@ def posterior_of(state: SparseState, solved: Solved, seed: int = 0) -> Posterior
     own = inverse_root[int(prior.shared) :]
     gain = np.swapaxes(own, 1, 2) @ own - np.swapaxes(through, 1, 2) @ through
     roots = np.linalg.inv(inverse_root)
-    objects = Objects(np.asarray(state.points), np.zeros(state.points.shape[1], int))
+    objects = points_as_objects(prior, np.asarray(state.points))  # type: ignore[arg-type]
     rate: Any = None if state.lapse is None else np.asarray(state.lapse)
     at_points = np.einsum("pij,pj->pi", roots, mean)
     if not prior.shared:
