@@ -3,12 +3,22 @@
 import numpy as np
 import pytest
 
-from choicegp import BatchPreferenceGP, ChoiceData, ChoiceGP, ChoiceGPError, PairGP, ParetoEmbedding, datasets
+from choicegp import (
+    BatchPreferenceGP,
+    ChoiceData,
+    ChoiceFolder,
+    ChoiceGP,
+    ChoiceGPError,
+    PairGP,
+    ParetoEmbedding,
+    datasets,
+)
 from choicegp.compute.devices import computing
 from choicegp.data.pareto import undominated
 from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import excess_note
 from choicegp.model.error_models import KEPT_BY
+from choicegp.model.kernels import RBF
 from choicegp.selection.loo import leave_one_out, sampled_choices
 
 QUICK = {"intervals": "none", "object_effects": False, "n_restarts": 1, "max_iter": 60, "n_jobs": 1}
@@ -163,6 +173,31 @@ def options(**given):
     return FitOptions.validated(ChoiceGP(2, **given).get_params())
 
 
+def test_sparse_inference_finds_the_threshold_of_dense_inference(data, tmp_path):
+    options = {"kernel": RBF(0.7, 30.0), "learn_hyperparameters": False, "shared_part": False, "n_restarts": 1}
+    dense = ChoiceGP(2, inference="dense", object_effects=False, max_iter=100, **options).fit(data)
+    (tmp_path / "files").mkdir()
+    for name, sets in (("a", range(20)), ("b", range(20, len(data)))):
+        data.take(sets).write(tmp_path / "files" / f"{name}.parquet")
+    folder = ChoiceFolder(tmp_path / "files", empty="none")
+    sparse = ChoiceGP(2, inference="sparse", max_iter=150, **options)
+    sparse.fit(folder, checkpoint=tmp_path / "checkpoint")
+    assert "sparse inference with 13 inducing points" in sparse.fit_result_.notes[0]
+    assert sparse.elbo_ == pytest.approx(dense.elbo_, abs=0.5)
+    ours, theirs = sparse.threshold_utilities(), dense.threshold_utilities()
+    order = np.argsort(ours.mean) if theirs.mean[0] < theirs.mean[1] else np.argsort(-ours.mean)
+    # Each fit integrates with a few points of its own.
+    assert np.all(abs(ours.mean[order] - theirs.mean) < 0.4 * theirs.sd)
+    assert ours.sd[order] == pytest.approx(theirs.sd, rel=0.15)
+    assert sparse.predict_none(data) == pytest.approx(dense.predict_none(data), abs=0.04)
+    np.testing.assert_allclose(sparse.log_prob(data), dense.log_prob(data), atol=0.08)
+    assert sparse.recommend(X, n=2).index.tolist() == dense.recommend(X, n=2).index.tolist()
+    sparse.save(tmp_path / "model.cgp")
+    again = ChoiceGP.load(tmp_path / "model.cgp")
+    assert np.array_equal(again.predict_none(data), sparse.predict_none(data))
+    assert np.array_equal(again.threshold_utilities().upper, ours.upper)
+
+
 def test_what_cannot_be_right_is_refused(data):
     with pytest.raises(ChoiceGPError, match="rule must be one of pareto, best-in-one"):
         options(rule="best")
@@ -174,8 +209,6 @@ def test_what_cannot_be_right_is_refused(data):
     for inference in ("paper", "paper-converged"):
         with pytest.raises(ChoiceGPError, match="paper's approximation"):
             ChoiceGP(2, inference=inference).fit(data)
-    with pytest.raises(ChoiceGPError, match="dense inference only"):
-        ChoiceGP(2, inference="sparse").fit(data)
     none = ChoiceData.from_sets(X, [[0, 1]], [[]], kinds="best", empty="none")
     with pytest.raises(ChoiceGPError, match="belongs to sets of the kind 'keep'"):
         ChoiceGP(2).fit(none)
