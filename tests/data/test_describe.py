@@ -103,3 +103,12 @@ def test_answers_to_different_questions_are_no_contradictions():
     data = ChoiceData.from_sets(X, [[0, 1, 2]] * 4, [[0], [2], [0], [1]], kinds=["best", "worst", "best", "best"])
     found = describe(data)
     assert (found.n_repeats, found.n_contradictions) == (1, 1)
+
+
+def test_a_threshold_connects_what_was_never_shown_together():
+    shown, chosen = [[0], [1], [2, 3], [4, 5]], [[0], [], [2], [5]]
+    found = describe(ChoiceData.from_sets(np.arange(6.0)[:, None], shown, chosen, empty="none"))
+    assert found.n_components == 1
+    kinds = ["keep", "keep", "best", "best"]
+    found = describe(ChoiceData.from_sets(np.arange(6.0)[:, None], shown, chosen, empty="none", kinds=kinds))
+    assert (found.n_components, found.largest_component) == (3, 2)

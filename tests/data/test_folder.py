@@ -261,7 +261,7 @@ class TestAnswersAsPeopleGiveThem:
 
     def test_missing_values_are_values_of_their_own_in_all_files(self, folder):
         frames = [survey(0, 3), survey(3, 2)]
-        for name, frame in zip("ab", frames, strict=True):
+        for frame in frames:
             frame["choice"], frame["make"] = 1, ["Alpha", "Beta", None] * (len(frame) // 3)
         frames[0].loc[frames[0]["make"].isna(), "make"] = "Zeta"  # of the first file no word is missing, but a number
         frames[0].loc[0, "price"] = np.nan

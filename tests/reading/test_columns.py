@@ -102,6 +102,12 @@ def test_a_wide_table_that_is_read_as_long_gets_a_hint(tmp_path):
     with pytest.raises(ChoiceDataError, match=f"flag that is not 0/1: 3; columns such as.*{hint}"):
         ChoiceData.from_long(saved(tmp_path, WIDE.replace("16,1\nb", "16,3\nb")), set_id="id", object_id=None)
     assert wide_hint(["cpu_score", "cpu_clock", "weight_kg", "x_1"]) == ""
+    assert wide_hint(["A_price", "B_price", "A_ram"]).endswith("--wide --alternatives A,B --features price")
+
+
+def test_a_question_that_is_nearly_right_is_offered(tmp_path):
+    with pytest.raises(ChoiceGPError, match=r"there is no column 'ratings' \(kind\); did you mean kind='rating'"):
+        ChoiceData.from_long(saved(tmp_path, SURVEY), set_id=["respondent", "task"], kind="ratings", **ROLES)
 
 
 @pytest.mark.parametrize("last", ["Total,,,3144,,4", "Summe,,,3144,56,", "sum:,1,,,,", ",,,3144,56,4"])

@@ -35,6 +35,9 @@ EXPECTED = [True, False, False, True, True]
         (["1", "", "", "1", "1"], "'1' for yes and blank for no"),
         (["✓", None, None, "✓", "✓"], "'✓' for yes and blank for no"),
         ([True, None, None, True, True], "True for yes and blank for no"),
+        (["✓", "✗", "✗", "✓", "✓"], "'✓' for yes and '✗' for no"),
+        (["☑", "☐", "☒", "☑", "☑"], "'☑' for yes and '☐', '☒' for no"),
+        (["☒", "☐", "☐", "☒", "☒"], "'☒' for yes and '☐' for no"),
     ],
 )
 def test_words_and_ticks_are_read_and_announced(flags, said):
@@ -64,7 +67,7 @@ def test_plain_flags_need_no_note(flags):
     ],
 )
 def test_unclear_flags_are_refused(flags, wrong):
-    with pytest.raises(ChoiceDataError, match="yes/no, or one mark") as caught:
+    with pytest.raises(ChoiceDataError, match="yes/no, ✓/✗, or one mark") as caught:
         ChoiceData.from_long(long(flags))
     assert [defect.row for defect in caught.value.defects if defect.kind == "wrong-flag"] == wrong
 

@@ -98,7 +98,6 @@ def test_ids_are_kept(tmp_path):
         ("a,b\n1,2\n,,\n", r"row 3: the row has 3 cells"),
         ('a,b\n1,2\n3,"x\n4,5\n', r"row 3: a quotation mark is opened and never closed"),
         ('a,b\n1,"x"y\n', r"row 2: "),
-        ("a\tb\n1\t2\n", r"separated by '\\t'"),
         ("a;b\n1;2;3\n", r"row 2: the row has 3 cells"),
         (b"a,b\n1,\x00\n", r"NUL byte at position 6 \(row 2\)"),
         (
@@ -257,6 +256,16 @@ def test_what_only_looks_like_a_number_stays_a_word(tmp_path):
     assert frame["fuel"].tolist() == ["e5", "E10"]
     assert frame["day"].tolist() == ["01.02.2024", "02.02.2024"]
     assert frame["size"].tolist() == [0.5, 5.0]
+
+
+def test_tabs_in_a_csv_file_as_spreadsheets_save_unicode_text(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_bytes("size\tprice\ngroß\t1.5\nklein\t2\n".encode("utf-16"))
+    read = read_file(file)
+    assert read.frame["price"].tolist() == [1.5, 2.0]
+    assert [str(note).removeprefix(f"{file} ") for note in read.remarks] == [
+        "was read as UTF-16", "was read with tabs between its columns"
+    ]  # fmt: skip
 
 
 def test_words_for_missing_and_truth_with_semicolons(tmp_path):

@@ -65,6 +65,14 @@ def test_wide_defaults_and_stubs(wide):
     assert not data.has_choices
 
 
+def test_columns_may_name_the_alternative_first(wide):
+    turned = wide.rename(columns=lambda name: "_".join(reversed(name.split("_"))))
+    assert "a_price" in turned
+    with pytest.warns(ReadingNote, match="columns such as 'a_price' name the alternative first"):
+        data = ChoiceData.from_wide(turned, set_id="task", respondent="who", **WIDE)
+    assert data == ChoiceData.from_wide(wide, set_id="task", respondent="who", **WIDE)
+
+
 def test_wide_available(wide):
     # What was not shown needs no flag.
     wide = wide.assign(av_a=[1, 1, 0], av_b=[1, np.nan, 1], av_c=1)

@@ -129,7 +129,8 @@ def describe(data: "ChoiceData") -> Description:
     Never shown: 1 object. These are predicted from features alone.
     """
     sizes, starts = np.diff(data.offsets), data.offsets[:-1]
-    component_sizes = _component_sizes(data)
+    n_empty = None if data.flat_chosen is None else int((~np.logical_or.reduceat(data.flat_chosen, starts)).sum())
+    component_sizes = _component_sizes(data, by_threshold=bool(n_empty))
     n_repeats, n_contradictions = _repeats(data)
     group, first = group_equal_rows(data.X)
     copies = np.bincount(group, minlength=len(first))
@@ -150,20 +151,24 @@ def describe(data: "ChoiceData") -> Description:
         n_contradictions=n_contradictions,
         n_identical_objects=int(copies[copies > 1].sum()),
         n_skipped=len(data.skipped),
-        n_empty=None if data.flat_chosen is None else int((~np.logical_or.reduceat(data.flat_chosen, starts)).sum()),
+        n_empty=n_empty,
         kinds={"keep": len(data)} if data.kinds is None else dict(Counter(data.kinds.tolist())),
     )
 
 
-def _component_sizes(data: "ChoiceData") -> NDArray[np.int64]:
-    """Numbers of shown objects in each connected group."""
+def _component_sizes(data: "ChoiceData", by_threshold: bool) -> NDArray[np.int64]:
+    """Numbers of shown objects in each connected group; a threshold connects all from which something may be kept."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     t = len(data.X)
     # A set connects all its objects; an edge from its first object to each of them is enough.
-    hub = np.repeat(data.flat_shown[data.offsets[:-1]], np.diff(data.offsets))
-    graph = coo_array((np.ones(len(hub), dtype=np.int8), (hub, data.flat_shown)), shape=(t, t))
+    hubs = data.flat_shown[data.offsets[:-1]]
+    one, other = np.repeat(hubs, np.diff(data.offsets)), data.flat_shown
+    if by_threshold:
+        met = hubs if data.kinds is None else hubs[data.kinds == "keep"]
+        one, other = np.append(one, np.repeat(met[:1], len(met))), np.append(other, met)
+    graph = coo_array((np.ones(len(one), dtype=np.int8), (one, other)), shape=(t, t))
     n, label = connected_components(graph, directed=False)
     shown = np.zeros(t, dtype=bool)
     shown[data.flat_shown] = True

@@ -39,9 +39,11 @@ class ChoiceFolder:
     path : str or path
         All its ``.parquet`` files are read, in the order of their names. They have the same columns, and all rows of a
         set are in one file.
-    set_id, object_id, chosen, features, respondent, weight, available, kind, encoding, empty, missing, at_most, numbers, decimal
+    set_id, object_id, chosen, features, respondent, weight, available, kind, encoding, empty, missing, at_most
         As in :meth:`ChoiceData.from_long`. With ``missing="level"``, the mean that stands for a missing number is the
         mean over all files.
+    numbers, decimal
+        As in :meth:`ChoiceData.from_long`.
 
     Attributes
     ----------

@@ -148,6 +148,9 @@ def _help(absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
     for closeness, role, one in pairs:
         if closeness >= _CLOSE and role not in meant and one not in meant.values():
             meant[role] = one
+    questions = close_names(dict(absent).get("kind", ""), get_args(Question))
+    if questions and "kind" in dict(absent):
+        meant["kind"] = questions[0]
     offers = ", ".join(f"{role}={meant[role]!r}" for role, _ in absent if role in meant)
     hint = wide_hint(free)
     return (f"did you mean {offers}? " if offers else "") + (f"{hint}; " if hint else "")
@@ -165,18 +168,23 @@ def close_names(name: Any, names: Iterable[Any]) -> list[Any]:
     return [best] if best is not None and _closeness(name, best) >= _CLOSE else []
 
 
+_ONE = r"\d{1,3}|[A-Za-z]"  # what alternatives are called in the names of columns
+
+
 def wide_hint(names: Sequence[Any]) -> str:
-    """Say that columns such as price_1, price_2 and price_3 look like a wide table; nothing if there are none."""
-    endings: dict[str, list[str]] = {}
+    """Say that columns such as price_1 and price_2, or A_price and B_price, look like a wide table; nothing if none."""
+    endings, written = dict[str, list[str]](), dict[tuple[str, str], str]()
     for name in names:
-        split = re.fullmatch(r"(.+)_(\d{1,3}|[A-Za-z])", str(name))
-        if split:
-            endings.setdefault(split[1], []).append(split[2])
+        last, first = re.fullmatch(rf"(.+)_({_ONE})", str(name)), re.fullmatch(rf"({_ONE})_(.+)", str(name))
+        if last or first:
+            stub, one = last.groups() if last else reversed(first.groups())  # type: ignore[union-attr]  # one of them
+            endings.setdefault(stub, []).append(one)
+            written[stub, one] = str(name)
     several = {stub: found for stub, found in endings.items() if len(found) > 1}
     if not several:
         return ""
     alternatives = list(dict.fromkeys(ending for found in several.values() for ending in found))
-    shown = [f"{stub}_{ending}" for stub, found in several.items() for ending in found]
+    shown = [written[stub, ending] for stub, found in several.items() for ending in found]
     return (
         f"columns such as {listed(shown[:3])} look like a wide table; read one with ChoiceData.from_wide, or with "
         f"--wide --alternatives {','.join(alternatives[:12])} --features {','.join(several)}"

@@ -36,8 +36,10 @@ ADVICE = {
     "missing='level'",
     "not-a-number": "for numbers with a currency, a unit or a decimal comma, pass numbers=['COLUMN']",
     "totals-row": "delete it, or pass on_error='skip'",
-    "wrong-flag": "flags are 0/1, true/false, yes/no, or one mark (x, 1, ✓) and blanks; if they are in another column, "
-    "pass chosen='COLUMN'; for ranks or ratings, pass kind='ranking' or kind='rating'",
+    "wrong-flag": "flags are 0/1, true/false, yes/no, ✓/✗, or one mark (x, 1, ✓) and blanks; if they are in another "
+    "column, pass chosen='COLUMN'; for ranks, ratings, or best and worst, pass kind='ranking', kind='rating' or "
+    "kind='best-worst'",
+    "several-marked": "where several objects may be kept, pass kind='keep'; to leave such sets out, on_error='skip'",
 }
 
 # After one of these it is not clear whether anything was chosen: reporting that too would mislead.

@@ -16,6 +16,8 @@ Report = Callable[[str, str | Sequence[str], NDArray[np.int64]], None]
 _PLAIN: dict[Any, bool] = {0: False, 1: True, "0": False, "1": True, "true": True, "false": False}
 _YES_NO = {"yes": True, "no": False, "y": True, "n": False}
 _TICKS = {"x", "1", "1.0", "✓", "✔", "✅", "☑", "☒", "yes", "y", "true"}
+# Signs for yes and for no; a crossed box is a tick beside an empty one, and a no beside a ticked one.
+_SIGNS = (({"✓", "✔", "✅", "☑"}, {"✗", "✘", "✖", "❌", "☐", "☒"}), ({"☒"}, {"☐"}))
 _BEST_WORST = {"best": 1.0, "b": 1.0, "1": 1.0, "worst": -1.0, "w": -1.0, "-1": -1.0, "0": 0.0}
 
 MARKED = ("best-worst", "ranking", "rating")
@@ -48,6 +50,10 @@ def _meaning(values: list[Any], has_blanks: bool) -> tuple[dict[Any, bool], bool
         return {mark: True}, True, f"{shown} for yes and blank for no"
     if len(words & _YES_NO.keys()) > len(words & _PLAIN.keys()):
         return dict(_YES_NO), False, f"flags in words ({'/'.join(sorted(words & _YES_NO.keys(), reverse=True))})"
+    for yes, no in _SIGNS:
+        if words & yes and words & no and words <= yes | no:
+            marks = (", ".join(map(repr, sorted(words & part))) for part in (yes, no))
+            return {word: word in yes for word in words}, False, "{} for yes and {} for no".format(*marks)
     if len(words) == 1 and words <= _TICKS - {"1", "1.0", "true"}:
         return dict.fromkeys(words, True), False, f"{plain(values[0])!r} for yes"
     return _PLAIN, False, ""

@@ -1,7 +1,7 @@
 """Reading and writing tables: CSV, TSV, Parquet and Excel, with errors that name the row.
 
-The suffix of a file decides its format. A CSV file may have semicolons and decimal commas. An empty cell is a missing
-value; in a column of numbers so are the usual words for it (NA, NaN, null, None), which in a column of words are words.
+The suffix of a file decides its format. A CSV file may have tabs, or semicolons and decimal commas. An empty cell is a
+missing value. So are NA, NaN, null and None in a column of numbers; in a column of words these are words.
 """
 
 import csv
@@ -85,8 +85,10 @@ def read_file(path: str | os.PathLike[str], ids: Sequence[str] = (), decimal: st
     text, separator = _decoded(file, content), _SEPARATORS[suffix]
     notes = ["was read as UTF-16"] if content.startswith(_UTF16) else []
     header = re.sub('"[^"]*"', "", re.split("[\r\n]", text.lstrip(), maxsplit=1)[0])
-    if separator == "," and ";" in header and "," not in header:
-        separator = ";"
+    if separator == "," and "," not in header:
+        separator = next((mark for mark in ";\t" if mark in header), separator)
+    if suffix.startswith(".csv") and separator == "\t":
+        notes.append("was read with tabs between its columns")
     if separator != ";" and decimal is None:
         read = _read_text(file, text, separator, ids)
     else:

@@ -44,7 +44,16 @@ def wide_columns(
 
     of_sets = [name for role, name in roles.columns() if role in ("set_id", "respondent", "weight", "kind")]
     ids = [name for role, name in roles.columns() if role in ("set_id", "respondent")]
-    table, rows, source, remarks, totals = opened(frame, [*ids, *of_stub(roles.object_id)], numbers.decimal)
+    own_ids = of_stub(roles.object_id)
+    turned = {f"{name}{sep}{stub}": f"{stub}{sep}{name}" for stub in (*stubs, *_of_objects(roles)) for name in names}
+    ids += [*own_ids, *(old for old, new in turned.items() if new in own_ids)]
+    table, rows, source, remarks, totals = opened(frame, ids, numbers.decimal)
+    if not any(name in table.columns for stub in stubs for name in of_stub(stub)) and any(
+        name in turned for name in table.columns
+    ):
+        first = next(name for name in table.columns if name in turned)
+        remarks = (*remarks, ReadingNote(f"columns such as {first!r} name the alternative first"))
+        table = table.rename(columns=turned)
     one_chosen = roles.chosen in table.columns and not any(name in table.columns for name in of_stub(roles.chosen))
     groups = [*stubs, None if one_chosen else roles.chosen, roles.available, roles.object_id]
     wanted = [column for stub in groups for column in of_stub(stub)] + of_sets
@@ -92,6 +101,11 @@ def wide_columns(
         remarks=remarks,
         totals=totals,
     )
+
+
+def _of_objects(roles: Roles) -> list[str]:
+    """Return the beginnings of columns, one for each alternative, that are no features."""
+    return [str(stub) for stub in (roles.chosen, roles.available, roles.object_id) if stub is not None]
 
 
 def _with_numbers(features: pd.DataFrame, numbers: NumberForm) -> pd.DataFrame:
