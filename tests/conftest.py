@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Generator
@@ -30,6 +31,7 @@ os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest
 gc.set_threshold(200_000, 20, 100)
 
 TESTS = Path(__file__).parent
+_NUMBER = itertools.count()  # of databases
 
 # Shapes in signatures are checked whenever a test calls a function or JAX traces it. NumPy comes with jaxtyping, and
 # reads the settings above; what is checked must not have been imported yet.
@@ -39,8 +41,8 @@ importlib.import_module("jaxtyping").install_import_hook("choicegp.model", "shap
 # Here programs are many and the data small: they are compiled with few optimisations, elsewhere as a user's are.
 QUICKLY_COMPILED = (
     "compute/", "datasets/", "elicitation/", "estimators/", "experiments/", "fitting/", "hostile/", "inference/",
-    "model/", "plotting/", "prediction/", "reporting/", "selection/", "storage/", "apps/test_selection_plot.py",
-    "test_readme.py",
+    "model/", "plotting/", "prediction/", "reporting/", "selection/", "storage/", "apps/server/",
+    "apps/test_selection_plot.py", "test_readme.py",
 )  # fmt: skip
 
 
@@ -115,3 +117,22 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     _forbid_skip(report)
     return report
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Generator[str]:
+    """Run a PostgreSQL server and yield its URL."""
+    from .elicitation.servers import binaries, postgres
+
+    if binaries() is None:
+        pytest.skip("needs PostgreSQL's initdb and postgres: install the package postgresql")
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server) -> str:
+    """Return the URL of an empty database."""
+    from .elicitation.servers import new_database
+
+    return new_database(postgres_server, f"study{next(_NUMBER)}")

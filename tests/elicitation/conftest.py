@@ -1,6 +1,5 @@
 """What these tests share: models that need no fit, a small catalogue, and databases of both kinds."""
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -14,9 +13,6 @@ from choicegp.kernels import RBF
 from choicegp.model.error_models import KEPT_BY
 from choicegp.model.prior import Objects, UtilityPrior
 
-from .servers import binaries, new_database, postgres
-
-_NUMBER = itertools.count()
 
 
 def table_of(n: int) -> pd.DataFrame:
@@ -53,20 +49,6 @@ def catalogue() -> Callable[[int], pd.DataFrame]:
 def pens() -> pd.DataFrame:
     columns = {"price": [3, 5, 4, 9], "colour": ["red", None, "blue", "red"], "width": [0.1, float("nan"), 0.3, 1e-17]}
     return pd.DataFrame(columns, index=pd.Index(["pen", "ink", "cap", "nib"], name="thing"))
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """Run a PostgreSQL server and yield its URL."""
-    if binaries() is None:
-        pytest.skip("needs PostgreSQL's initdb and postgres: install the package postgresql")
-    with postgres() as url:
-        yield url
-
-
-@pytest.fixture
-def postgres_url(server) -> str:
-    return new_database(server, f"study{next(_NUMBER)}")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

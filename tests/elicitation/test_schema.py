@@ -9,13 +9,13 @@ from choicegp import Store, StoreError
 from choicegp.elicitation import database, schema
 
 VERSIONS = Path(schema.__file__).parent / "migrations" / "versions"
-NEXT = '''"""Version 2 of a program to come: participants have a language, and names may be longer."""
+NEXT = '''"""Version 3 of a program to come: participants have a language, and names may be longer."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 
 def upgrade() -> None:
@@ -71,7 +71,7 @@ def later(tmp_path, monkeypatch) -> Path:
     (folder / "versions").mkdir(parents=True)
     for module in VERSIONS.glob("v*.py"):
         (folder / "versions" / module.name).write_text(module.read_text())
-    (folder / "versions" / "v0002.py").write_text(NEXT)
+    (folder / "versions" / "v0003.py").write_text(NEXT)
     return folder
 
 
@@ -85,13 +85,13 @@ def test_an_older_database_is_migrated_and_then_refused_by_the_older_program(pla
         if opened.engine.dialect.name == "sqlite":
             assert connection.execute(sa.text("PRAGMA foreign_keys")).scalar() == 1
     opened.close()
-    with pytest.raises(StoreError, match=r"was written by a newer version of choicegp \(its schema is 0002.*; upgrade"):
+    with pytest.raises(StoreError, match=r"was written by a newer version of choicegp \(its schema is 0003.*; upgrade"):
         Store.open(place)
 
 
 def test_a_migration_that_fails_changes_nothing(place, later):
     at_version(place, "0001").close()
-    broken = later / "versions" / "v0002.py"
+    broken = later / "versions" / "v0003.py"
     broken.write_text(broken.read_text() + '    raise RuntimeError("half-way")\n')
     opened = database.Database(place, 1.0)
     with pytest.raises(RuntimeError, match="half-way"):

@@ -21,7 +21,7 @@ from choicegp.apps.options import (
     output_option,
     takes_options,
 )
-from choicegp.apps.server.command import serve
+from choicegp.apps.server.command import serve, work
 
 N_DEFECTS_LISTED = 20
 
@@ -363,6 +363,7 @@ def honesty(
 app.command()(asking.ask)
 app.command()(asking.answers)
 app.command()(serve)
+app.command()(work)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
@@ -49,6 +49,7 @@ class Database:
             self.engine, self.where = _sqlite(name, timeout)
         # All threads share the one connection of a database in memory.
         self._turn: Any = RLock() if self.where == MEMORY else nullcontext()
+        self._to_empty = False
 
     def write(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         """Do ``work`` in one transaction, which is done entirely or not at all.
@@ -59,13 +60,16 @@ class Database:
         with self._turn, self._explained("Nothing was recorded"):
             try:
                 with self.engine.begin() as connection:
-                    return work(connection, *arguments)
+                    found = work(connection, *arguments)
             except (OperationalError, InterfaceError) as error:
                 if not lost(error):
                     raise
                 self.engine.dispose()
                 with self.engine.begin() as connection:
-                    return work(connection, *arguments)
+                    found = work(connection, *arguments)
+        if self._to_empty:
+            self.empty_journal()
+        return found
 
     def read(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         """Do ``work`` that only reads, all of it from one state of the database."""
@@ -112,11 +116,23 @@ class Database:
         return f"{self.where} reports: {reason}"
 
     def empty_journal(self) -> None:
-        """Remove what was deleted from the journal of an SQLite file, too, unless another program reads it."""
-        if self.engine.dialect.name == "sqlite":
-            with self._turn, self._explained("The deletion was recorded"), self.engine.connect() as connection:
-                driver: Any = connection.connection.driver_connection
-                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Remove what was deleted from the journal of an SQLite file, too.
+
+        While another program reads the file that cannot be done, and nobody waits for it: it is tried again after every
+        transaction that writes, until it succeeds.
+        """
+        if self.engine.dialect.name != "sqlite":
+            return
+        with self._turn, self._explained("The deletion was recorded"), self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute("PRAGMA busy_timeout=0")
+            try:
+                busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            except sqlite3.OperationalError:  # another program writes
+                busy = 1
+            finally:
+                driver.execute(f"PRAGMA busy_timeout={int(self.timeout * 1000)}")
+        self._to_empty = bool(busy)
 
     def close(self) -> None:
         """Close all connections."""
@@ -167,6 +183,9 @@ def _sqlite(name: str, timeout: float) -> tuple[sa.Engine, str]:
         except ValueError as error:
             raise StoreError(f"cannot open {name}: {str(error).partition(': ')[2] or error}") from error
         path = Path(name)
+        with suppress(OSError):  # where it cannot be made, SQLite says why
+            # Answers are nobody else's business; the files beside it get the same rights from SQLite.
+            path.touch(0o600, exist_ok=False)
         url = sa.URL.create("sqlite", database=str(path))
         # A connection is given back at once, so few are needed; a thread may use one that another opened.
         engine = sa.create_engine(url, connect_args={"timeout": timeout, "check_same_thread": False})

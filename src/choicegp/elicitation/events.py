@@ -158,6 +158,18 @@ class Participant(NamedTuple):
         return self.name if self.name is not None else f"participant-{self.id}"
 
 
+class Progress(NamedTuple):
+    """How far a participant is: the number of questions asked, of answers and skips that count, and of answers alone.
+
+    ``last`` is the time of the last event.
+    """
+
+    n_asked: int
+    n_done: int
+    n_answers: int
+    last: datetime
+
+
 class _Course(NamedTuple):
     asked: Event
     closed: Event | None

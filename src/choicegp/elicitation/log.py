@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from choicegp.elicitation.events import STEPS, Event, Participant, Question
+from choicegp.elicitation.events import STEPS, Event, Participant, Progress, Question
 from choicegp.elicitation.schema import EVENTS, PARTICIPANTS, STUDY
 from choicegp.errors import NotPossible
 
@@ -81,6 +81,27 @@ def open_question(connection: sa.Connection, participant: int) -> Question | Non
     )
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else Question.of(_event(row), repeated=True)
+
+
+def progress(connection: sa.Connection) -> dict[int, Progress]:
+    """Return how far each participant is, counted by the database."""
+    undone = EVENTS.alias()
+    stays = undone.c.id.is_(None)
+
+    def number(kinds: tuple[str, ...], condition: Any = sa.true()) -> Any:
+        return sa.func.count(sa.case((sa.and_(EVENTS.c.kind.in_(kinds), condition), 1)))
+
+    counts = number(("asked",)), number(("answered", "skipped"), stays), number(("answered",), stays)
+    query = (
+        sa.select(EVENTS.c.participant, *counts, sa.func.max(EVENTS.c.at))
+        .outerjoin(undone, sa.and_(undone.c.question == EVENTS.c.question, undone.c.step == STEPS["undone"]))
+        .where(EVENTS.c.participant.is_not(None))
+        .group_by(EVENTS.c.participant)
+    )
+    return {
+        participant: Progress(*numbers, datetime.fromisoformat(last))
+        for participant, *numbers, last in connection.execute(query)
+    }
 
 
 def study_state(connection: sa.Connection) -> str:

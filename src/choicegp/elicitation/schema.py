@@ -63,6 +63,30 @@ EVENTS = sa.Table(
     sqlite_autoincrement=True,
 )
 
+#: What is to be worked out, at most one row for each kind and participant (0: for nobody alone).
+JOBS = sa.Table(
+    "choicegp_jobs",
+    METADATA,
+    sa.Column("kind", sa.String(10), primary_key=True),
+    sa.Column("participant", _Id, primary_key=True, autoincrement=False),
+    sa.Column("version", _Id, nullable=False),
+    sa.Column("due", sa.String(40), nullable=False),
+    sa.Column("claimed", sa.String(40)),
+    sa.Column("worker", sa.String(100)),
+    sa.Column("tries", sa.SmallInteger, nullable=False),
+)
+
+#: What was worked out last; without content where that failed.
+RESULTS = sa.Table(
+    "choicegp_results",
+    METADATA,
+    sa.Column("kind", sa.String(10), primary_key=True),
+    sa.Column("participant", _Id, primary_key=True, autoincrement=False),
+    sa.Column("version", _Id, nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+    sa.Column("content", sa.LargeBinary),
+)
+
 
 def migrate(engine: sa.Engine, where: str, versions: Path = _VERSIONS, to: str = "head") -> None:
     """Bring the database to the version that this program knows, in one transaction, or refuse a newer one."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from choicegp.checks import check_one_of, listed, plain
 from choicegp.elicitation.arguments import json_dict, object_ids, participant_column, participant_name, question_key
 from choicegp.elicitation.catalogue import as_frame, as_plain, checked_objects, differences
-from choicegp.elicitation.events import Answer, Event, ObjectId, Participant, Question, Recorded, answers, last_response
+from choicegp.elicitation.events import (
+    Answer, Event, ObjectId, Participant, Progress, Question, Recorded, answers, last_response,
+)  # fmt: skip
 from choicegp.errors import ChoiceGPError, NotPossible, StoreError
 from choicegp.files import replaced_when_complete
 
@@ -341,6 +343,10 @@ class Store:
     def answers(self, who: Who | None = None) -> list[Answer]:
         """Return the answers that count, of one participant or of all."""
         return answers(self.events(who))
+
+    def progress(self) -> dict[int, Progress]:
+        """Return how far each participant is, by number, without reading all events."""
+        return self._database.read(self._log.progress)
 
     def data(self, who: Who | None = None) -> "ChoiceData":
         """Return the answers as choice data with respondents.

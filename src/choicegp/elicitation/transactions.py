@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from choicegp.checks import listed
 from choicegp.elicitation import log
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, last_response
-from choicegp.elicitation.schema import PARTICIPANTS, STUDY
+from choicegp.elicitation.schema import JOBS, PARTICIPANTS, RESULTS, STUDY
 from choicegp.errors import AlreadyAnswered, NotPossible, StudyFull
 
 Work = Callable[[sa.Connection], Any]
@@ -169,5 +169,9 @@ def erase(connection: sa.Connection, participant: int) -> None:
         return
     log.locked(connection, participant)
     log.remove_events(connection, participant)
+    for table in (JOBS, RESULTS):
+        # What was learned from everyone together was learned from her, too.
+        of_her = sa.or_(table.c.participant == participant, table.c.kind.in_(("everyone", "people")))
+        connection.execute(table.delete().where(of_her))
     log.change(connection, participant, state="deleted", token_hash=None, name=None, panel={})
     log.add(connection, "deleted", participant)

@@ -11,7 +11,7 @@ import pytest
 
 from choicegp.apps.server.app import create_app
 from choicegp.apps.server.cards import Cards
-from choicegp.apps.server.learning import Driver, Learned
+from choicegp.apps.server.results import Driver, Learned, Population, Segment, Share
 from choicegp.apps.server.study_file import read_study
 from choicegp.elicitation.store import Store
 
@@ -39,33 +39,44 @@ class Client:
         return self.request("POST", path, **options)
 
 
+PICTURE = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+
+
 class Stub:
     """Stands for the model: explains everything at once and has no sets ready, unless told otherwise."""
 
-    def __init__(self):
-        self.learned, self.forgotten, self.ready, self.knows = [], [], [], True
+    def __init__(self, store):
+        self._store = store
+        self.learned, self.ready, self.knows = [], [], True
 
     def next_set(self, person, asked):
         return self.ready.pop(0) if self.ready else None
 
-    def learn(self, task):
-        self.learned.append(task)
+    def learn(self, person, version):
+        self.learned.append((person, version))
 
-    def explained(self, task):
+    def explained(self, person, version):
+        return self._learned(person)
+
+    def everyone(self):
+        return self._learned(None)
+
+    def _learned(self, who):
         if not self.knows:
             return None
         drivers = ((Driver("price_eur", "falls", 500, 2.0),), (Driver("colour", "categorical", "red", 1.0),))
-        picture = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
-        pictures = {"matters": picture, "effects": picture, "objects": picture}
-        return Learned(
-            len(task.shown), drivers, ("price_eur", "colour"), (("o1", 0.9), ("o2", 0.8)), pictures, b"model"
-        )
+        pictures = {"matters": PICTURE, "effects": PICTURE, "objects": PICTURE}
+        n = len(self._store.answers(who))
+        return Learned(n, drivers, ("price_eur", "colour"), (("o1", 0.9), ("o2", 0.8)), pictures, b"model")
 
-    def forget(self, person):
-        self.forgotten.append(person)
-
-    def close(self):
-        pass
+    def people(self):
+        if not self.knows:
+            return None
+        shares = (Share("o1", 0.7, 0.4, 0.9, 0.6), Share("none", 0.1, 0.0, 0.3, 0.1))
+        segments = (Segment(1, 0.6, "they keep what is cheap", ("participant-1",)), Segment(2, 0.4, "others", ("Zoë",)))
+        pictures = {"shares": PICTURE, "segments": PICTURE}
+        n = len(self._store.answers())
+        return Population(n, 2, 2, "the best score", shares, segments, "0.90: sure", pictures, b"people")
 
 
 def laptops_like() -> pd.DataFrame:
@@ -86,7 +97,7 @@ class Site:
     def __init__(self, objects, tmp_path, limits=None, images=None, **study):
         self.study = study.pop("made", None) or read_study(**study)
         self.store = Store.open(tmp_path / "study.sqlite", objects, {"invite": INVITE})
-        self.stub = Stub()
+        self.stub = Stub(self.store)
         self.app = create_app(self.study, self.store, Cards(objects, self.study, images), self.stub, limits=limits)
 
     def client(self, **headers) -> Client:

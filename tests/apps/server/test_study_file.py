@@ -9,6 +9,7 @@ import pytest
 from choicegp.apps.server.cards import Cards, learned_from
 from choicegp.apps.server.demo import STUDY
 from choicegp.apps.server.study_file import default_feature, read_study, said
+from choicegp.apps.server.thinking import setup_for
 from choicegp.errors import ChoiceGPError
 
 
@@ -109,17 +110,19 @@ class TestCards:
         )
         cards = Cards(table, read_study()).of(["q", "p"], "en")
         assert [fact.value for fact in cards[0].facts] == ["EUR 1,099", "14.0", "–"]
-        assert learned_from(table, read_study(decimal="."))["price"].tolist() == [549, 1099]
+        assert learned_from(table, ["price"], ".")["price"].tolist() == [549, 1099]
         with pytest.raises(ChoiceGPError, match="may separate decimals or thousands"):
-            learned_from(table, read_study())
+            learned_from(table, ["price"], None)
         clear = table.assign(price=["549 €", "1.099,50 €"])
-        assert learned_from(clear, read_study())["price"].tolist() == [549, 1099.5]
+        assert learned_from(clear, ["price"], None)["price"].tolist() == [549, 1099.5]
 
     def test_only_what_the_cards_show_is_learned(self, tmp_path):
         study = read_study(written(tmp_path, "[[features]]\ncolumn = 'b'\ndecimals = 1"))
         table = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
-        assert list(learned_from(table, study)) == ["b"]
-        assert Cards(table, study).of([1], "de")[0].facts[0].value == "4,0"
+        cards = Cards(table, study)
+        assert setup_for(study, cards).columns == ("b",)
+        assert list(learned_from(table, ["b"], None)) == ["b"]
+        assert cards.of([1], "de")[0].facts[0].value == "4,0"
 
     def test_columns_that_are_not_there(self, tmp_path):
         table = pd.DataFrame({"a": [1, 2]})

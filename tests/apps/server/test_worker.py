@@ -1,232 +1,263 @@
-"""Fits beside the page: coalesced, in turn, in a process that may die."""
+"""Workers and the page, by the queue between them; fits are stubs here."""
 
+import multiprocessing
 import os
-import threading
 import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
-from choicegp.apps.server import learning
-from choicegp.apps.server.learning import Proposal, Setup, Task
+from choicegp.apps.server import crew, learning, population, worker
+from choicegp.apps.server.cards import Cards
+from choicegp.apps.server.crew import Crew
 from choicegp.apps.server.pictures import matters, without_styles
-from choicegp.apps.server.process import ComputingProcess, Failed, _end_with_parent
+from choicegp.apps.server.results import Learned, Population, Proposal, Segment, Share, unpacked
+from choicegp.apps.server.study_file import read_study
+from choicegp.apps.server.thinking import Thinking, setup_for
 from choicegp.apps.server.worker import Worker
+from choicegp.elicitation.queue import Queue
+from choicegp.elicitation.store import Store
 from choicegp.plotting.drawing import short, wrapped
 from choicegp.plotting.style import new_axes
 
-SETUP = Setup(pd.DataFrame({"x": range(9)}), 3, "information", 1, True)
+from .conftest import PICTURE
+
+FIRST = Proposal(("o1", "o2"), "space-filling")
+
+
+class Clock:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+    def later(self, seconds):
+        self.now += timedelta(seconds=seconds)
 
 
 class Fake:
-    """Stands for the process: notes every call and waits at a gate."""
+    """Stands for the models: notes what it was asked."""
 
-    def __init__(self):
-        self.calls, self.gate, self.broken = [], threading.Event(), False
-        self.gate.set()
+    def __init__(self, setup, objects):
+        self.setup, self.objects, self.calls, self.fits, self.models = setup, objects, [], True, set()
 
-    def call(self, function, arguments, seconds):
-        self.gate.wait(10)
-        self.calls.append((function.__name__, *arguments))
-        if function is learning.first_sets:
-            return [[Proposal((f"f{i}", "a"), "space-filling")] for i in range(arguments[0])]
-        if self.broken:
-            raise Failed("the process ended")
-        if function is learning.next_sets_for:
-            return [Proposal((n, len(arguments[0].shown)), "information") for n in "ab"]
-        return "learned"
+    def first_sets(self, n_people, n_sets):
+        return [[FIRST._replace(shown=(f"o{i % 12}", f"o{(i + 1) % 12}"))] for i in range(n_people)]
 
-    def close(self):
-        self.gate.set()
+    def warm_up(self, n_objects):
+        self.calls.append(("warm", n_objects))
+
+    def next_sets(self, task, n_since):
+        self.calls.append(("next", task.person, len(task.shown), n_since))
+        self.models.add(task.person)
+        if task.person == 666:
+            raise ValueError("a secret")
+        return [Proposal((f"o{i}", "o9"), "information", 1.5) for i in (0, 1)]
+
+    def explain(self, task):
+        self.calls.append(("explain", task.person, task.language))
+        return Learned(len(task.shown), (), (), (("o1", 0.5),), {"matters": PICTURE}, b"model")
+
+    def known(self):
+        return self.models
+
+    def forget(self, people):
+        self.models -= set(people)
 
 
 @pytest.fixture
-def fake():
-    return Fake()
+def world(objects, tmp_path, monkeypatch):
+    """Return a page's view, a worker with fakes in it, and the store and clock they share."""
+    monkeypatch.setattr(learning, "Learner", Fake)
+    store, clock, study = Store.open(tmp_path / "s.sqlite", objects), Clock(), read_study(sets=5)
+    queue = Queue(store, clock)
+    page = Thinking(queue, setup_for(study, Cards(objects, study)), clock)
+    yield SimpleNamespace(page=page, worker=Worker(store, "w"), store=store, queue=queue, clock=clock)
+    store.close()
 
 
-@pytest.fixture
-def worker(fake):
-    made = Worker(SETUP, fake)
-    yield made
-    made.close()
+def joined(world, n_answers=3):
+    """Let somebody join and answer; return her number and the version of her answers."""
+    person, _ = world.store.join(panel={"language": "de"})
+    for i in range(n_answers):
+        recorded = world.store.answer(world.store.ask(person, [f"o{i}", "o11"]).key, ["o11"])
+    return person.id, recorded.event.id if n_answers else 0
 
 
-def soon(found):
-    for _ in range(500):
-        if (value := found()) not in (None, False):
-            return value
-        time.sleep(0.01)
-    raise AssertionError("nothing came")
+def work(world):
+    """Do what waits, and nothing else."""
+    while world.queue.waiting():
+        assert world.worker.step()
 
 
-def task(person, n):
-    return Task(person, tuple((i,) for i in range(n)), tuple(() for _ in range(n)))
-
-
-class TestWorker:
-    def test_newcomers_get_sets_of_their_own(self, worker):
-        first = soon(lambda: worker.next_set(1, frozenset()))
+class TestBetween:
+    def test_newcomers_get_sets_of_their_own(self, world):
+        assert world.page.next_set(1, ()) is None, "nobody worked yet"
+        work(world)
+        first = world.page.next_set(1, ())
         assert first.design == "space-filling"
-        assert worker.next_set(2, frozenset()).shown != first.shown
-        assert worker.next_set(1, {frozenset(first.shown)}) is None
+        assert world.page.next_set(2, ()).shown != first.shown
+        assert world.page.next_set(1, {frozenset(first.shown)}) is None
 
-    def test_the_next_sets_follow_the_answers(self, worker):
-        first = soon(lambda: worker.next_set(1, frozenset()))
-        worker.learn(task(1, 5))
-        soon(lambda: bool(worker._ready))
-        assert worker.next_set(1, {frozenset(first.shown)}).shown == ("a", 5)
-        assert worker.next_set(1, {frozenset(("b", 5))}) is None, "it was shown before"
+    def test_the_next_sets_follow_the_answers(self, world):
+        number, version = joined(world)
+        world.page.learn(number, version)
+        work(world)
+        assert world.page.next_set(number, ()) == Proposal(("o0", "o9"), "information", 1.5)
+        assert world.page.next_set(number, {frozenset(("o0", "o9"))}).shown == ("o1", "o9")
+        both = {frozenset(("o0", "o9")), frozenset(("o1", "o9"))}
+        assert world.page.next_set(number, both).design == "space-filling"
+        for one in ("o7", "o8"):
+            version = world.store.answer(world.store.ask(number, [one, "o9"]).key, []).event.id
+        world.page.learn(number, version)
+        work(world)
+        assert [call for call in world.worker._learner.calls if call[0] == "next"] == [
+            ("next", number, 3, 3), ("next", number, 5, 2),
+        ]  # fmt: skip
 
-    def test_a_late_fit_leaves_the_sets_of_the_start(self, worker, fake):
-        soon(lambda: len(fake.calls) >= 2)
-        fake.gate.clear()
-        worker.learn(task(1, 5))
-        assert worker.next_set(1, {1}).design == "space-filling"
+    def test_a_result_is_worked_out_once_in_the_persons_language(self, world):
+        number, version = joined(world)
+        assert world.page.explained(number, version) is None
+        assert world.page.explained(number, version) is None
+        work(world)
+        assert world.page.explained(number, version).shortlist == (("o1", 0.5),)
+        assert world.page.explained(number, version + 1) is None, "there are new answers"
+        assert ("explain", number, "de") in world.worker._learner.calls
+        assert len(world.worker._learner.calls) == 1
 
-    def test_too_few_answers_are_not_learned(self, worker, fake):
-        worker.learn(task(1, 2))
-        assert worker.waiting() == 0
+    def test_results_of_everyone_are_renewed_at_most_once_a_minute(self, world, monkeypatch):
+        found = []
+        monkeypatch.setattr(population, "pooled", lambda learner, people: found.append(people) or learner.explain(
+            SimpleNamespace(person=None, language=None, shown=sum((now.shown for now in people.values()), ()))
+        ))  # fmt: skip
+        number, _ = joined(world)
+        work(world)
+        assert world.page.everyone() is None
+        work(world)
+        assert world.page.everyone().n_answers == 3
+        world.store.answer(world.store.ask(number, ["o7", "o8"]).key, [])
+        assert (world.page.everyone().n_answers, world.queue.waiting()) == (3, 0)
+        world.clock.later(61)
+        assert world.page.everyone().n_answers == 3
+        work(world)
+        assert world.page.everyone().n_answers == 4
+        assert len(found) == 2
 
-    def test_of_each_person_the_newest_answers_count(self, worker, fake):
-        soon(lambda: len(fake.calls) >= 2)  # first sets, and the programs compiled
-        fake.gate.clear()
-        worker.learn(task(7, 3))
-        soon(lambda: worker.waiting() == 0)
-        for n in range(4, 9):
-            worker.learn(task(1, n))
-            worker.learn(task(2, n))
-        assert worker.waiting() == 2
-        fake.gate.set()
-        soon(lambda: worker.waiting() == 0)
-        soon(lambda: sum(call[0] == "next_sets_for" for call in fake.calls) == 3)
-        learned = [call[1] for call in fake.calls if call[0] == "next_sets_for"]
-        assert [(one.person, len(one.shown)) for one in learned] == [(7, 3), (1, 8), (2, 8)]
+    def test_people_who_differ(self, world, monkeypatch):
+        known = Population(
+            4, 2, 1, "why", (Share("o1", 0.5, 0.1, 0.9, 0.4),), (Segment(1, 1.0, "all", ("a", "b")),), "0.9: sure",
+            {"shares": PICTURE}, b"people",
+        )  # fmt: skip
+        monkeypatch.setattr(population, "separate", lambda learner, people: known)
+        joined(world)
+        work(world)
+        assert world.page.people() is None
+        work(world)
+        assert world.page.people() == known
 
-    def test_a_result_is_worked_out_once_and_before_other_things(self, worker, fake):
-        assert worker.explained(task(1, 4)) is None
-        assert soon(lambda: worker.explained(task(1, 4))) == "learned"
-        assert worker.explained(task(1, 5)) is None, "there are new answers"
-        assert sum(call[0] == "explain" and len(call[1].shown) == 4 for call in fake.calls) == 1
+    def test_a_failure_is_reported_and_forgotten_after_a_while(self, world, caplog, monkeypatch):
+        number, version = joined(world)
+        explain = Fake.explain
+        monkeypatch.setattr(Fake, "explain", lambda self, task: int("a secret"))
+        world.page.explained(number, version)
+        work(world)
+        assert world.page.explained(number, version) == "failed"
+        assert "could not do 'explain': ValueError" in caplog.text
+        assert "secret" not in caplog.text
+        monkeypatch.setattr(Fake, "explain", explain)
+        world.clock.later(31)
+        assert world.page.explained(number, version) is None
+        work(world)
+        assert world.page.explained(number, version).n_answers == 3
 
-    def test_everyone_together_comes_last_and_at_most_once_a_minute(self, fake):
-        now = [0.0]
-        worker = Worker(SETUP, fake, clock=lambda: now[0])
-        soon(lambda: len(fake.calls) >= 2)
-        fake.gate.clear()
-        worker.learn(task(9, 3))
-        soon(lambda: worker.waiting() == 0)
-        assert worker.explained(task(None, 20)) is None
-        worker.learn(task(1, 5))
-        worker.explained(task(2, 4))
-        fake.gate.set()
-        soon(lambda: worker.explained(task(None, 20)))
-        assert [call[1].person for call in fake.calls if isinstance(call[-1], Task)] == [9, 2, 1, None]
-        assert worker.explained(task(None, 21)) == "learned", "the last known result"
-        assert worker.waiting() == 0
-        now[0] = 61.0
-        fake.gate.clear()
-        assert worker.explained(task(None, 22)) == "learned"
-        fake.gate.set()
-        soon(lambda: sum(call[0] == "explain" and call[1].person is None for call in fake.calls) == 2)
-        worker.close()
+    def test_what_ended_two_workers_is_not_tried_again(self, world):
+        number, version = joined(world)
+        world.page.explained(number, version)
+        work_before = Queue(world.store)
+        for name in ("one", "two"):
+            while (job := work_before.claim(name)).kind != "explain":
+                work_before.finish(job, name, b"")
+            work_before.release(name)
+        work(world)
+        assert world.page.explained(number, version) == "failed"
+        assert world.worker._learner.calls == []
 
-    def test_a_failure_is_reported_and_does_not_last(self, worker, fake, caplog):
-        soon(lambda: len(fake.calls) >= 2)
-        fake.broken = True
-        worker.explained(task(1, 4))
-        assert soon(lambda: worker.explained(task(1, 4))) == "failed"
-        fake.broken = False
-        worker.learn(task(1, 5))
-        soon(lambda: any(call[0] == "next_sets_for" for call in fake.calls))
-        soon(lambda: bool(worker._ready))
-        assert worker.next_set(1, {1}).shown == ("a", 5)
-        assert "the process ended" in caplog.text
+    def test_nothing_is_remembered_of_who_was_deleted(self, world):
+        number, version = joined(world)
+        world.page.learn(number, version)
+        work(world)
+        assert world.worker._learner.models == {number}
+        world.store.delete_participant(number)
+        world.worker.step()
+        assert world.worker._learner.models == set()
 
-    def test_a_failure_is_forgotten_after_a_while(self, fake):
-        now = [0.0]
-        worker = Worker(SETUP, fake, clock=lambda: now[0])
-        soon(lambda: len(fake.calls) >= 2)
-        fake.broken = True
-        for person in (1, None):
-            worker.explained(task(person, 4))
-            soon(lambda person=person: worker.explained(task(person, 4)) == "failed")
-        fake.broken, now[0] = False, 31.0
-        for person in (1, None):
-            assert worker.explained(task(person, 4)) is None
-            assert soon(lambda person=person: worker.explained(task(person, 4))) == "learned"
-        worker.close()
-
-    def test_nothing_is_remembered_of_who_was_deleted(self, worker, fake):
-        worker.explained(task(1, 4))
-        soon(lambda: worker.explained(task(1, 4)))
-        worker.forget(1)
-        soon(lambda: ("forget", 1) in fake.calls)
-        assert worker.explained(task(1, 4)) is None
-        assert worker.next_set(1, {1}).design == "space-filling"
-
-    def test_no_call_waits_for_a_fit(self, worker, fake):
-        fake.gate.clear()
-        begun = time.perf_counter()
-        for n in range(3, 100):
-            worker.learn(task(n, n))
-            worker.explained(task(n, n))
-            worker.next_set(n, {1})
-        assert time.perf_counter() - begun < 0.1
-
-
-class TestProcess:
-    def test_results_errors_deaths_and_delays(self):
-        process = ComputingProcess()
-        assert process.call(max, (2, 3), 60) == 3
-        assert process.call(os.getpid, (), 60) != os.getpid()
-        with pytest.raises(Failed, match=r"^ValueError$"):
-            process.call(int, ("a secret",), 60)
-        assert process.n_started == 1
-        with pytest.raises(Failed, match="the process ended"):
-            process.call(os._exit, (3,), 60)
-        assert process.call(max, (2, 3), 60) == 3
-        with pytest.raises(Failed, match="no result within 0 s"):
-            process.call(time.sleep, (60,), 0.3)
-        assert process.call(max, (2, 3), 60) == 3
-        assert process.n_started == 3
-        process.close()
-
-    def test_closing_ends_a_call_that_waits(self):
-        process, found = ComputingProcess(), []
-
-        def wait():
-            try:
-                process.call(time.sleep, (60,), 60)
-            except Failed as error:
-                found.append(str(error))
-
-        thread = threading.Thread(target=wait)
-        thread.start()
-        soon(lambda: process._process is not None)
-        process.close()
-        thread.join(10)
-        assert found in (["the process ended"], ["the process was closed"])
-        with pytest.raises(Failed, match="was closed"):
-            process.call(max, (2, 3), 60)
-
-    def test_the_process_ends_with_its_parent(self, monkeypatch):
-        class Gone(BaseException):
+    def test_programs_are_compiled_while_nobody_waits(self, world):
+        work(world)
+        while world.worker.step():
             pass
+        assert world.worker._learner.calls == [("warm", 32)]
+        assert worker._shapes(130) == [32, 48, 64, 96, 128, 192]
 
-        class Parent:
-            def join(self):
-                joined.append(True)
+    def test_a_changed_study_reaches_workers_that_run(self, world, objects):
+        work(world)
+        study = read_study(sets=5, set_size=3)
+        Thinking(world.queue, setup_for(study, Cards(objects, study)))
+        assert world.queue.waiting() == 1, "the first sets are made again"
+        work(world)
+        assert world.worker._learner.setup.set_size == 3
+        assert len(unpacked(world.queue.result("first").content)) == worker.N_NEWCOMERS
 
-        def end(code):
-            raise Gone
+    def test_a_database_that_is_away_does_not_lose_an_answer(self, world, caplog, monkeypatch):
+        from choicegp.errors import Unavailable
 
-        joined = []
-        monkeypatch.setattr("multiprocessing.parent_process", Parent)
-        monkeypatch.setattr(os, "_exit", end)
-        with pytest.raises(Gone):
-            _end_with_parent()
-        assert joined
+        def away(*arguments):
+            raise Unavailable("s.sqlite is away")
+
+        monkeypatch.setattr(world.queue, "want", away)
+        world.page.learn(1, 1)
+        assert "learned later" in caplog.text
+
+
+def dies(place, name):
+    """Stand for a worker: the first one dies with a job in its hands, the others take what is there."""
+    with Store.open(place) as store:
+        queue = Queue(store)
+        job = queue.claim(name)
+        if job.tries == 1:
+            os._exit(3)
+        queue.finish(job, name, b"done")
+    time.sleep(60)
+
+
+def test_a_worker_that_dies_is_replaced_and_its_job_done(objects, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(crew, "_PATIENCE", 0.05)
+    with Store.open(tmp_path / "s.sqlite", objects) as store:
+        queue = Queue(store)
+        queue.want("next", 1, 1)
+        workers = Crew(str(tmp_path / "s.sqlite"), 1, dies)
+        end = time.monotonic() + 60
+        while queue.result("next", 1) is None and time.monotonic() < end:
+            time.sleep(0.02)
+        workers.close()
+        assert queue.result("next", 1).content == b"done"
+    assert "a worker ended (3) and is replaced" in caplog.text
+    assert multiprocessing.active_children() == []
+
+
+def test_a_worker_ends_with_its_parent(monkeypatch):
+    class Gone(BaseException):
+        pass
+
+    def end(code):
+        raise Gone
+
+    joined = []
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: SimpleNamespace(join=lambda: joined.append(True)))
+    monkeypatch.setattr(os, "_exit", end)
+    with pytest.raises(Gone):
+        worker._end_with_parent()
+    assert joined
 
 
 class TestPictures:

@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from choicegp.apps.server.cards import Cards
-from choicegp.apps.server.security import LOG, LOOPBACK, Guard, Limits
+from choicegp.apps.server.security import LOG, LOOPBACK, Guard, Limits, name_of
 from choicegp.apps.server.study_file import Language, Study, said
-from choicegp.apps.server.worker import Thinker
+from choicegp.apps.server.thinking import Thinker
 from choicegp.elicitation.store import Store
 from choicegp.errors import NotPossible, StoreError
 
@@ -113,24 +113,25 @@ def create_app(
     -------
     FastAPI
     """
-    from choicegp.apps.server import owner, participant
+    from choicegp.apps.server import downloads, owner, participant
 
     page = Page(study, store, cards, thinker, url)
     app = FastAPI(title="choicegp", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.page = page
     app.include_router(participant.router)
     app.include_router(owner.router)
+    app.include_router(downloads.router)
     app.mount("/static", StaticFiles(directory=str(files("choicegp.apps.server") / "static")))
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(NotPossible, _not_possible)
     app.add_exception_handler(StoreError, _not_saved)
-    hosts = LOOPBACK if url is None else LOOPBACK | {urlsplit(url).hostname or ""}
+    hosts = LOOPBACK if url is None else LOOPBACK | {name_of(urlsplit(url).netloc)}
 
     def error_page(scope: Scope, kind: str) -> bytes:
         return page.text("message.html", page.language_of(Request(scope)), kind=kind).encode()
 
-    app.add_middleware(Guard, hosts=hosts, limits=limits or Limits(), page=error_page)
+    app.add_middleware(Guard, hosts=hosts, limits=limits or Limits(), page=error_page, url=url)
     return app
 
 

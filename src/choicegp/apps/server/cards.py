@@ -19,6 +19,7 @@ _CLOSE = ("″", "′", "°", '"')
 _SPACE = "\N{NO-BREAK SPACE}"
 _LONGEST_IMAGE = 10 * 2**20
 _MOST_DECIMALS = 3
+_LONGEST_NAME = 255  # bytes of a file's name
 
 
 class Fact(NamedTuple):
@@ -38,20 +39,19 @@ class Card(NamedTuple):
     facts: tuple[Fact, ...]
 
 
-def learned_from(objects: "pd.DataFrame", study: Study) -> "pd.DataFrame":
+def learned_from(objects: "pd.DataFrame", columns: Sequence[str], decimal: str | None) -> "pd.DataFrame":
     """Return the features that a model sees: those on the cards, with numbers where a cell holds one and a unit."""
-    shown = [one.column for one in shown_features(objects, study)]
-    table = objects[shown].copy()
-    for name in shown:
+    table = objects[list(columns)].copy()
+    for name in columns:
         found = {sign: numbers for sign in ".," if (numbers := _numbers(table[name], sign)) is not None}
-        if study.decimal is None and len(found) == 2 and not found["."].equals(found[","]):
+        if decimal is None and len(found) == 2 and not found["."].equals(found[","]):
             example = next(value for value, a, b in zip(table[name], found["."], found[","], strict=True) if a != b)
             raise ChoiceGPError(
                 f"{name!r} holds {example!r}, of which the sign may separate decimals or thousands: "
                 'add decimal = "." or decimal = "," to the study file'
             )
         if found:
-            table[name] = found.get(study.decimal or "", next(iter(found.values())))
+            table[name] = found.get(decimal or "", next(iter(found.values())))
     return table
 
 
@@ -171,7 +171,7 @@ def _picture(folder: Path, label: str | int, name: Any) -> Path | None:
     """Return the picture of an object, if it is in the folder; nothing outside is ever served."""
     named = [str(name)] if isinstance(name, str) and name else [f"{label}{ending}" for ending in PICTURES]
     for one in named:
-        if "\0" in one or len(one) > 255:
+        if "\0" in one or len(one.encode()) > _LONGEST_NAME:
             continue
         path = (folder / one).resolve()
         if path.is_relative_to(folder) and path.suffix.lower() in PICTURES and path.is_file():

@@ -1,4 +1,4 @@
-"""The command `choicegp serve`: its options, and nothing heavy."""
+"""The commands `choicegp serve` and `choicegp work`: their options, and nothing heavy."""
 
 from typing import Annotated
 
@@ -35,6 +35,9 @@ def serve(
         bool, Option("--new-owner-link", help="Make a new link for the owner; the old one ends.")
     ] = False,
     log: Annotated[bool, Option("--log", help="Print a line for each request, without who and what.")] = False,
+    workers: Annotated[
+        int, Option("--workers", min=0, max=64, help="Number of processes that fit; 0 leaves it to choicegp work.")
+    ] = 1,
 ) -> None:
     """Serve a page on which people answer and an owner watches.
 
@@ -44,4 +47,18 @@ def serve(
     from choicegp.apps.server.serve import Request
     from choicegp.apps.server.serve import serve as run
 
-    run(Request(objects, object_id, images, db, study, sets, set_size, host, port, url, new_owner_link, log))
+    run(Request(objects, object_id, images, db, study, sets, set_size, host, port, url, new_owner_link, log, workers))
+
+
+def work(
+    db: Annotated[str, Option("--db", metavar="URL", help="The database of the study.")] = "study.sqlite",
+    workers: Annotated[int, Option("--workers", min=1, max=64, help="Number of processes.")] = 1,
+) -> None:
+    """Fit models for a page that other processes serve.
+
+    Several servers and workers, on one machine or on many, share a study in one PostgreSQL database. Each worker takes
+    what is wanted next and leaves the result in the database.
+    """
+    from choicegp.apps.server.serve import work as run
+
+    run(db, workers)

@@ -13,9 +13,10 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 
 from choicegp.apps.server.app import Page, page_of
 from choicegp.apps.server.cards import PICTURES
-from choicegp.apps.server.learning import Learned, Proposal, Task
+from choicegp.apps.server.results import Learned, Proposal
 from choicegp.apps.server.standing import Standing, standing
 from choicegp.apps.server.study_file import PANEL, Language
+from choicegp.apps.server.thinking import LEAST_ANSWERS, Failed
 from choicegp.elicitation.events import ObjectId, Participant
 from choicegp.errors import AlreadyAnswered, NotPossible, StudyFull
 
@@ -25,7 +26,7 @@ COOKIE = "choicegp_participant"
 _MONTH = 30 * 24 * 3600
 _LONGEST_PANEL = 200
 _DRAWS = 200
-_FORM = re.compile(r"[A-Za-z0-9_-]{22,100}")  # what the welcome page made: nobody can guess it
+FORM = re.compile(r"[A-Za-z0-9_-]{22,100}")  # what the welcome page made: nobody can guess it
 
 Shared = Annotated[Page, Depends(page_of)]
 Token = Annotated[str, InPath(min_length=20, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -61,12 +62,9 @@ class Visit:
         needed = study.sets if study.completion_sets is None else min(study.completion_sets, study.sets)
         return max(needed - self.standing.n_done, 0)
 
-    def task(self) -> Task:
-        """Return her answers as a task for the model."""
-        code = self.language.code
-        labels = tuple((one.column, self.page.cards.label(one.column, code)) for one in self.page.cards.features)
-        now = self.standing
-        return Task(self.person.id, now.shown, now.chosen, now.asked, labels, self.language.say("picture_axis"))
+    def explained(self) -> Learned | Failed | None:
+        """Return what her answers say; None: not yet."""
+        return self.page.thinker.explained(self.person.id, self.standing.version)
 
     def proceed(self) -> bool:
         """Ask the next question, unless one is open or there were enough; return whether there is more to ask."""
@@ -87,7 +85,7 @@ class Visit:
         """Note that she has finished, and have her answers explained."""
         self.page.store.finish(self.person)
         if self.standing.shown:
-            self.page.thinker.explained(self.task())
+            self.explained()
 
     def back(self, note: Note | None = None) -> Response:
         """Send the browser to her page."""
@@ -165,7 +163,7 @@ def _joined(page: Page, invite: str, given: dict[str, str]) -> Response:
         return RedirectResponse(f"/join/{invite}?{urlencode(back)}", 303)
     panel = {**_panel(page, given), "language": language.code}
     form = given.get("form", "")
-    token = page.token_of(form if _FORM.fullmatch(form) else secrets.token_urlsafe(16))
+    token = page.token_of(form if FORM.fullmatch(form) else secrets.token_urlsafe(16))
     try:
         page.store.join(panel=panel, token=token, most=page.study.participants)
     except StudyFull:
@@ -220,7 +218,7 @@ def show(visitor: Visited, note: Annotated[Note | None, Query()] = None) -> Resp
 
 def _end(visitor: Visit, here: str) -> Response:
     page, language = visitor.page, visitor.language
-    found = page.thinker.explained(visitor.task()) if visitor.standing.shown else "nothing"
+    found = visitor.explained() if visitor.standing.shown else "nothing"
     shortlist, criteria, matter = [], [], ""
     if isinstance(found, Learned):
         shortlist = page.cards.of([label for label, _ in found.shortlist], language.code)
@@ -286,8 +284,8 @@ def answer(
             return visitor.back()
         raise
     visitor.look()
-    if visitor.proceed():
-        page.thinker.learn(visitor.task())
+    if visitor.proceed() and len(visitor.standing.shown) >= LEAST_ANSWERS:
+        page.thinker.learn(visitor.person.id, visitor.standing.version)
     return visitor.back()
 
 
@@ -321,14 +319,14 @@ def stop(visitor: Visited) -> Response:
 @router.get("/p/{token}/status")
 def status(visitor: Visited) -> JSONResponse:
     """Say whether it is known what the answers show."""
-    ready = not visitor.standing.shown or visitor.page.thinker.explained(visitor.task()) is not None
+    ready = not visitor.standing.shown or visitor.explained() is not None
     return JSONResponse({"ready": ready})
 
 
 @router.get("/p/{token}/matters.svg")
 def matters(visitor: Visited) -> Response:
     """Return the picture of what mattered."""
-    found = visitor.page.thinker.explained(visitor.task()) if visitor.standing.shown else None
+    found = visitor.explained() if visitor.standing.shown else None
     if not isinstance(found, Learned):
         raise HTTPException(404)
     return Response(found.pictures["matters"], media_type="image/svg+xml")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.evaluation.effects import Effects
+    from choicegp.prediction.segments import Segments
 
 _STYLE = re.compile(r' style="([^"]*)"')
 _SHEET = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
@@ -54,6 +55,16 @@ def owner_pictures(model: "ChoiceGP", effects: "Effects", objects: "pd.DataFrame
         "effects": svg(plot_effects(model, effects=effects)[0].figure),
         "objects": svg(plot_objects(model, objects).figure),
     }
+
+
+def people_pictures(shares: "pd.DataFrame", segments: "Segments | None") -> dict[str, bytes]:
+    """Draw what people would keep, and what sets segments of people apart."""
+    from choicegp.plotting.market_plots import plot_segments, plot_shares
+
+    drawn = {"shares": svg(plot_shares(shares)[0].figure)}
+    if segments is not None:
+        drawn["segments"] = svg(plot_segments(segments)[0].figure)
+    return drawn
 
 
 def svg(figure: Any) -> bytes:

@@ -5,6 +5,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
+from ipaddress import IPv6Network, ip_address
 from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -97,10 +98,16 @@ class Guard:
     limits : Limits
     page : callable
         Makes the body of an error page from the scope and the kind ("bad", "busy", "error").
+    url : str, optional
+        The address by which others reach the page: forms sent to its host come from its pages, scheme and port included.
     """
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str], limits: Limits, page: Callable[[Scope, str], bytes]):
+    def __init__(
+        self, app: ASGIApp, hosts: frozenset[str], limits: Limits, page: Callable[[Scope, str], bytes],
+        url: str | None = None,
+    ) -> None:  # fmt: skip
         self._app, self._hosts, self._limits, self._page = app, hosts, limits, page
+        self._url = None if url is None else urlsplit(url.lower())
         self._links = Buckets(limits.rate, limits.burst)
         self._joins = Buckets(limits.joins, limits.joins_burst)
         self._misses = Buckets(limits.misses, limits.misses_burst)
@@ -157,9 +164,9 @@ class Guard:
         host = headers.get("host", "")
         if method not in _METHODS:
             return "bad", 405
-        if _name_of(host) not in self._hosts:
+        if name_of(host) not in self._hosts:
             return "bad", 400
-        if method == "POST" and not same_origin(headers, host):
+        if method == "POST" and not same_origin(headers, self._origin_of(host)):
             return "bad", 403
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._limits.body:
@@ -170,6 +177,12 @@ class Guard:
         if parts[1] in ("p", "owner", "join") and not self._links.take("/".join(parts[:3]) + _address(scope)):
             return "busy", 429
         return None
+
+    def _origin_of(self, host: str) -> str:
+        """Return the origin of our pages, as a browser that speaks to this host names it."""
+        if self._url is not None and name_of(host) == name_of(self._url.netloc):
+            return f"{self._url.scheme}://{self._url.netloc}"
+        return f"http://{host}"
 
     def _limited(self, receive: Receive) -> Receive:
         """Count the bytes of a body whose length was not announced, or was announced wrongly."""
@@ -194,34 +207,48 @@ class Guard:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-def same_origin(headers: Headers, host: str) -> bool:
+def same_origin(headers: Headers, own: str) -> bool:
     """Whether a request was sent by a page of ours: browsers say where it comes from.
 
     Examples
     --------
-    >>> same_origin(Headers({"origin": "http://127.0.0.1:8000"}), "127.0.0.1:8000")
+    >>> same_origin(Headers({"origin": "http://127.0.0.1:8000"}), "http://127.0.0.1:8000")
     True
-    >>> same_origin(Headers({"origin": "http://elsewhere.example"}), "127.0.0.1:8000")
+    >>> same_origin(Headers({"origin": "http://elsewhere.example"}), "http://127.0.0.1:8000")
     False
     """
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site != "same-origin":
         return False
-    if origin is None:
-        return site is not None
+    return site is not None if origin is None else origin.lower() == own.lower()
+
+
+def name_of(host: str) -> str:
+    """Return a host without its port, as texts that can be compared.
+
+    Examples
+    --------
+    >>> name_of("Study.example.org:8000"), name_of("[0:0::1]:8000")
+    ('study.example.org', '[::1]')
+    """
+    name, bracket, _ = host.lower().partition("]")
+    if not bracket:
+        return name.partition(":")[0]
     try:
-        return urlsplit(origin).netloc == host
+        return f"[{ip_address(name[1:]).compressed}]"
     except ValueError:
-        return False
-
-
-def _name_of(host: str) -> str:
-    """Return a host without its port."""
-    return host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        return name + bracket
 
 
 def _address(scope: Scope) -> str:
-    return scope["client"][0] if scope.get("client") else ""
+    """Return who asks: an address, and of IPv6 the part that belongs to one customer, who has 2^64 of them."""
+    text = scope["client"][0] if scope.get("client") else ""
+    if ":" not in text:
+        return text
+    try:
+        return str(IPv6Network((text.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return text
 
 
 def _route(scope: Scope) -> Any:

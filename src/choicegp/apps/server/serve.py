@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from choicegp.apps.terminal import say
+from choicegp.checks import counted
 from choicegp.elicitation.store import Store
 from choicegp.errors import ChoiceGPError, StoreError
 
@@ -34,6 +35,7 @@ class Request(NamedTuple):
     url: str | None = None
     new_owner_link: bool = False
     log: bool = False
+    workers: int = 1
 
 
 def serve(request: Request) -> None:
@@ -47,24 +49,26 @@ def serve(request: Request) -> None:
     from choicegp.apps.asking import read_objects
     from choicegp.apps.server.app import create_app
     from choicegp.apps.server.cards import Cards, learned_from
-    from choicegp.apps.server.learning import Setup
+    from choicegp.apps.server.crew import Crew
     from choicegp.apps.server.study_file import read_study
-    from choicegp.apps.server.worker import Worker
+    from choicegp.apps.server.thinking import Thinking, setup_for
+    from choicegp.elicitation.queue import Queue
 
     _check_address(request)
+    _check_place(request.db)
     study = read_study(request.study, sets=request.sets, set_size=request.set_size)
     objects = read_objects(request.objects, request.object_id, None)
     if len(objects) < study.set_size:
         raise ChoiceGPError(f"{request.objects} has {len(objects)} objects, fewer than the {study.set_size} of a set")
     cards = Cards(objects, study, request.images)
+    setup = setup_for(study, cards)
+    learned_from(objects, setup.columns, setup.decimal)  # what no worker could read is refused now
     logging.basicConfig(level=logging.INFO if request.log else logging.WARNING, format="%(asctime)s %(message)s")
     # The port comes first: a start that fails must not create a study whose owner's link nobody saw.
     with _ended_in_order(), _listening(request) as listener, open_study(request.db, objects) as store:
-        worker = Worker(
-            Setup(learned_from(store.objects, study), study.set_size, study.design, study.utilities, study.threshold)
-        )
+        app = create_app(study, store, cards, Thinking(Queue(store), setup), url=request.url)
+        crew = Crew(request.db, request.workers)
         try:
-            app = create_app(study, store, cards, worker, url=request.url)
             _say_links(request, store)
             # Paths hold the secrets of participants: uvicorn's own log of requests stays off.
             config = uvicorn.Config(
@@ -74,8 +78,30 @@ def serve(request: Request) -> None:
             with contextlib.suppress(KeyboardInterrupt):
                 uvicorn.Server(config).run(sockets=[listener])
         finally:
-            worker.close()
+            crew.close()
     say("Stopped. All answers are saved; the same command continues the study.")
+
+
+def work(db: str, workers: int) -> None:
+    """Work for the study of a database until the process is stopped."""
+    from choicegp.apps.server.crew import Crew
+
+    _check_place(db)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    with _ended_in_order(), contextlib.suppress(KeyboardInterrupt):
+        with Store.open(db) as store:
+            say(f"{counted(workers, 'worker')} for the study in {store.where}. Stop with Ctrl-C.")
+        crew = Crew(db, workers)
+        try:
+            crew.join()
+        finally:
+            crew.close()
+    say("Stopped. What was begun is done by other workers, or when the next one starts.")
+
+
+def _check_place(db: str) -> None:
+    if db in ("", ":memory:", "sqlite://", "sqlite:///", "sqlite:///:memory:"):
+        raise ChoiceGPError("workers cannot see a database in memory: name a file or a URL with --db")
 
 
 @contextlib.contextmanager
@@ -160,4 +186,6 @@ def _say_links(request: Request, store: Store) -> None:
             f"  caddy reverse-proxy --from study.example.org --to {host}:{request.port}\n"
             "and add --url https://study.example.org to this command."
         )
+    if not request.workers:
+        say("No worker runs here: start some with choicegp work --db and the same database.")
     say("Stop with Ctrl-C.")

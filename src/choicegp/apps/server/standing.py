@@ -25,6 +25,8 @@ class Standing(NamedTuple):
         The answers that count.
     sets : dict
         What each question showed, by its key.
+    version : int
+        Number of the last event that changed the answers.
     """
 
     question: Question | None
@@ -35,6 +37,7 @@ class Standing(NamedTuple):
     shown: tuple[tuple[ObjectId, ...], ...]
     chosen: tuple[tuple[ObjectId, ...], ...]
     sets: dict[str, tuple[ObjectId, ...]]
+    version: int
 
     @property
     def begun(self) -> bool:
@@ -71,4 +74,5 @@ def standing(events: Sequence[Event]) -> Standing:
         tuple(answer.question.shown for answer in given),
         tuple(answer.chosen for answer in given),
         {event.question: event.shown or () for event in asked if event.question is not None},
+        max((event.id for event in events if event.kind in ("answered", "undone")), default=0),
     )

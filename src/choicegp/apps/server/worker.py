@@ -1,212 +1,200 @@
-"""Fits beside the page: the newest answers of each person are learned in turn, and the next sets are kept ready."""
+"""A worker: one process that takes what is wanted from the queue of a study, works it out and leaves the result there."""
 
+import contextlib
 import logging
+import multiprocessing
+import os
+import signal
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Collection
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from choicegp.apps.server import learning
-from choicegp.apps.server.learning import Learned, Proposal, Setup, Task
-from choicegp.apps.server.process import ComputingProcess, Failed
-from choicegp.elicitation.events import ObjectId
+from choicegp.apps.server.results import Prepared, packed, packed_result, prepared_of, setup_of
+from choicegp.apps.server.standing import standing
+from choicegp.elicitation.events import Event
+from choicegp.elicitation.queue import EVERYONE, LEASE, MOST_TRIES, Job, Queue
+from choicegp.elicitation.store import Store
+from choicegp.errors import ChoiceGPError, StoreError
+
+if TYPE_CHECKING:
+    from choicegp.apps.server.learning import Learner, Task
 
 LOG = logging.getLogger("choicegp.server")
 
-N_FIRST = 12  # sets for a newcomer: shown before there is a model, and whenever a fit is late
-LEAST_ANSWERS = 3  # a model of fewer answers would say nothing
-_N_NEWCOMERS = 16  # for how many people first sets are kept ready
-_LIMIT = 180.0  # seconds of one call
-_MOST_KEPT = 5000  # people whose next sets are remembered
-_MOST_KNOWN = 200  # results, with their pictures
-_PATIENCE = 0.2  # seconds after a failure
-_RETRIED = 30.0  # seconds after which a failure is forgotten
-_RENEWED = 60.0  # seconds for which a model of all people is kept, although there are new answers
-
-
-class Thinker(Protocol):
-    """What the page needs to know from the model; no call waits."""
-
-    def next_set(self, person: int, asked: Collection[frozenset[ObjectId]]) -> Proposal | None:
-        """Return a set that was prepared for this person, or None if there is none yet."""
-
-    def learn(self, task: Task) -> None:
-        """Learn new answers soon, and prepare the next sets."""
-
-    def explained(self, task: Task) -> "Learned | Literal['failed'] | None":
-        """Return what these answers say; None: not yet, and it will be worked out.
-
-        What all people say together may be from earlier answers.
-        """
-
-    def forget(self, person: int) -> None:
-        """Forget a person."""
-
-    def close(self) -> None:
-        """End."""
-
-
-class _Known(NamedTuple):
-    answers: Any
-    learned: Learned | Literal["failed"]
-    at: float
+N_NEWCOMERS, N_FIRST = 64, 12
+"""Sets for newcomers, shown before there is a model and whenever a fit is late: for how many people, and how many."""
+_LIMIT = 600.0  # seconds of one job
+_PAUSE = 0.2  # seconds between two looks at an empty queue
+_AWAY = 2.0  # seconds to wait for a database that cannot be reached
+_FIRST_SHAPE = 32  # objects of the smallest models
 
 
 class Worker:
-    """One computing process and what it found so far.
-
-    Requests that are not begun yet are coalesced: of each person the newest answers count.  People are served in turn.
+    """Works out what is wanted, one job after the other.
 
     Parameters
     ----------
-    setup : Setup
-    process : ComputingProcess, optional
-    clock : callable
-        Returns seconds.
+    store : Store
+    name : str
+        No other worker has the same.
     """
 
-    def __init__(self, setup: Setup, process: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._process = process or ComputingProcess(learning.start, (setup,))
-        self._wanted: OrderedDict[tuple[str, int | None], Task] = OrderedDict()
-        self._ready: OrderedDict[int, list[Proposal]] = OrderedDict()
-        self._spare: OrderedDict[int, list[Proposal]] = OrderedDict()
-        self._known: OrderedDict[int | None, _Known] = OrderedDict()
-        self._first: list[list[Proposal]] = []
-        self._cold = setup.design not in ("random", "space-filling")
-        self._n_first = 0
-        self._gone: set[int | None] = set()
-        self._lock = threading.Condition()
-        self._ended = False
-        self._thread = threading.Thread(target=self._run, name="choicegp-worker", daemon=True)
-        self._thread.start()
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._queue, self._name = store, Queue(store), name
+        self._setup: bytes | None = None
+        self._learner: Learner | None = None
+        self._shapes: list[int] = []
 
-    def next_set(self, person: int, asked: Collection[frozenset[ObjectId]]) -> Proposal | None:
-        """Return a set that was prepared for this person and not shown to her, or None."""
-        with self._lock:
-            if person not in self._spare and self._first:
-                _keep(self._spare, person, self._first.pop())
-                self._lock.notify()
-            for ready in (self._ready.get(person, []), self._spare.get(person, [])):
-                while ready:
-                    found = ready.pop(0)
-                    if frozenset(found.shown) not in asked:
-                        return found
-        return None
+    def step(self) -> bool:
+        """Do one job, or something useful while there is none; return whether there was anything to do."""
+        if not self._prepared():
+            return False
+        self._forget()
+        job = self._queue.claim(self._name)
+        if job is None:
+            return self._warm_up()
+        content = None
+        with self._claimed(job):
+            if job.tries <= MOST_TRIES:
+                try:
+                    job, content = self._done(job)
+                except StoreError:
+                    raise
+                except Exception as error:
+                    # The message could hold an answer: the log has the kind alone.
+                    LOG.warning("the model could not do %r: %s", job.kind, type(error).__name__)
+        self._queue.finish(job, self._name, content)
+        return True
 
-    def learn(self, task: Task) -> None:
-        """Learn new answers soon."""
-        if len(task.shown) >= LEAST_ANSWERS:
-            self._want("learn", task)
+    def _prepared(self) -> bool:
+        """Read how the study is set up; return whether that is known."""
+        found = self._queue.result("setup")
+        if found is None or found.content is None:
+            return False
+        if found.content != self._setup:
+            from choicegp.apps.server.cards import learned_from
+            from choicegp.apps.server.learning import Learner
 
-    def explained(self, task: Task) -> "Learned | Literal['failed'] | None":
-        """Return what these answers say, or None while it is not known."""
-        known = self._known.get(task.person)
-        if known is not None and known.learned == "failed" and self._clock() - known.at > _RETRIED:
-            known = None
-        if known is not None and known.answers == _identity(task):
-            return known.learned
-        if known is None or task.person is not None:
-            self._want("explain", task)
-            return None
-        # Somebody answers all the time: waiting for a model of the newest answers would never end.
-        if self._clock() - known.at > _RENEWED:
-            self._want("explain", task)
-        return known.learned
+            setup = setup_of(found.content)
+            table = learned_from(self._store.objects, setup.columns, setup.decimal)
+            self._learner, self._setup = Learner(setup, table), found.content
+            self._shapes = _shapes(min(len(table), setup.sets * setup.set_size)) if self._learner.fits else []
+        return True
 
-    def forget(self, person: int) -> None:
-        """Forget a person, here and in the process."""
-        with self._lock:
-            for key in (("learn", person), ("explain", person), _EVERYONE):
-                self._wanted.pop(key, None)
-            self._ready.pop(person, None)
-            self._spare.pop(person, None)
-            self._known.pop(person, None)
-            self._known.pop(None, None)
-            self._gone.add(person)
-        self._want("forget", Task(person, (), ()))
+    def _forget(self) -> None:
+        """Forget who was deleted, wherever that was."""
+        assert self._learner is not None
+        if known := self._learner.known():
+            self._learner.forget(known & self._queue.deleted())
 
-    def waiting(self) -> int:
-        """Return how many requests wait."""
-        return len(self._wanted)
+    def _warm_up(self) -> bool:
+        """Compile programs before somebody waits for them, the smallest first."""
+        if not self._shapes:
+            return False
+        assert self._learner is not None
+        self._learner.warm_up(self._shapes.pop(0))
+        return True
 
-    def close(self) -> None:
-        """End the thread and the process."""
-        with self._lock:
-            self._ended = True
-            self._lock.notify()
-        self._process.close()
-        self._thread.join(5.0)
+    @contextlib.contextmanager
+    def _claimed(self, job: Job) -> Iterator[None]:
+        """Renew a claim while the job is done; whoever takes too long ends, and is replaced."""
+        ended = threading.Event()
+        end = time.monotonic() + _LIMIT
 
-    def _want(self, kind: str, task: Task) -> None:
-        with self._lock:
-            # In the place of the request before it: who answers quickly does not wait longer than others.
-            self._wanted[kind, task.person] = task
-            self._lock.notify()
+        def renew() -> None:
+            while not ended.wait(LEASE / 3):
+                if time.monotonic() > end:
+                    os._exit(1)
+                with contextlib.suppress(StoreError):
+                    self._queue.renew(job, self._name)
 
-    def _run(self) -> None:
-        while (job := self._job()) is not None:
-            kind, task, function, arguments = job
+        thread = threading.Thread(target=renew, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _done(self, job: Job) -> tuple[Job, bytes | None]:
+        """Do a job; return it with the version of the answers that were learned from, and what was found."""
+        learner = self._learner
+        assert learner is not None
+        if job.kind == "first":
+            return job, packed(learner.first_sets(N_NEWCOMERS, N_FIRST))
+        if job.participant == EVERYONE:
+            return self._of_everyone(job)
+        task, version = self._task(job.participant)
+        job = job._replace(version=version)
+        if job.kind == "explain":
+            return job, packed_result(learner.explain(task))
+        before = self._queue.result("next", job.participant)
+        n_before = 0 if before is None or before.content is None else prepared_of(before.content).n_answers
+        sets = learner.next_sets(task, len(task.shown) - n_before)
+        return job, packed(Prepared(len(task.shown), tuple(sets)))
+
+    def _task(self, number: int) -> "tuple[Task, int]":
+        from choicegp.apps.server.learning import Task
+
+        person = self._store.participant(number)
+        now = standing(self._store.events(person))
+        return Task(number, now.shown, now.chosen, now.asked, person.panel.get("language")), now.version
+
+    def _of_everyone(self, job: Job) -> tuple[Job, bytes]:
+        from choicegp.apps.server.population import pooled, separate
+
+        assert self._learner is not None
+        version = self._queue.version()
+        events: dict[int | None, list[Event]] = {}
+        for event in self._store.events():
+            events.setdefault(event.participant, []).append(event)
+        people = {one.label: standing(events.get(one.id, [])) for one in self._store.participants()}
+        answered = {name: now for name, now in people.items() if now.shown}
+        if not answered:
+            raise ChoiceGPError("there are no answers")
+        job = job._replace(version=version)
+        if job.kind == "everyone":
+            return job, packed_result(pooled(self._learner, answered))
+        return job, packed_result(separate(self._learner, answered))
+
+
+def _shapes(most: int) -> list[int]:
+    """Return the numbers of objects for which fits have programs of their own, up to what a person sees.
+
+    Examples
+    --------
+    >>> _shapes(80)
+    [32, 48, 64, 96]
+    """
+    from choicegp.data.packing import growing, padded_size
+
+    with growing():
+        return sorted({padded_size(n, 1) for n in range(_FIRST_SHAPE, max(most, _FIRST_SHAPE) + 1)})
+
+
+def work(place: str, name: str) -> None:
+    """Work until the process that started this one is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    with Store.open(place) as store:
+        worker = Worker(store, name)
+        while True:
             try:
-                result = self._process.call(function, arguments, _LIMIT)
-            except Failed as error:
-                if self._ended:
-                    return
-                LOG.warning("the model could not do %r: %s", kind, error)
-                result = None
-                time.sleep(_PATIENCE)
-            with self._lock:
-                self._take(kind, task, result)
-
-    def _job(self) -> tuple[str, Task | None, Callable[..., Any], tuple[Any, ...]] | None:
-        """Wait for something to do and return it; None at the end."""
-        with self._lock:
-            while not (self._ended or self._cold or self._wanted or len(self._first) < _N_NEWCOMERS):
-                self._lock.wait()
-            if self._ended:
-                return None
-            if len(self._first) < _N_NEWCOMERS // 2 or not (self._cold or self._wanted):
-                self._n_first += _N_NEWCOMERS
-                return "first", None, learning.first_sets, (_N_NEWCOMERS, N_FIRST, self._n_first)
-            if self._cold:
-                self._cold = False
-                return "warm", None, learning.warm_up, ()
-            # Who waits for a result comes before the next sets of others, and everyone together comes last.
-            key = min(self._wanted, key=lambda one: (one == _EVERYONE, one[0] != "explain"))
-            task = self._wanted.pop(key)
-            function = _FUNCTIONS[key[0]]
-            return key[0], task, function, (task.person if key[0] == "forget" else task,)
-
-    def _take(self, kind: str, task: Task | None, result: Any) -> None:
-        """Keep a result; None: there is none."""
-        if kind == "first":
-            # Without any, newcomers see random sets; it must not be tried for ever.
-            self._first += result if result is not None else [[]] * _N_NEWCOMERS
-        elif task is None or task.person in self._gone:
-            return
-        elif kind == "learn" and result is not None and task.person is not None:
-            _keep(self._ready, task.person, result)
-        elif kind == "explain":
-            waiting = self._wanted.get((kind, task.person))
-            if waiting is not None and _identity(waiting) == _identity(task):
-                del self._wanted[kind, task.person]  # somebody asked again while it was worked out
-            self._known[task.person] = _Known(_identity(task), result or "failed", self._clock())
-            while len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
+                busy = worker.step()
+            except StoreError as error:
+                LOG.warning("%s: a worker cannot use the database", type(error).__name__)
+                time.sleep(_AWAY)
+                continue
+            if not busy:
+                time.sleep(_PAUSE)
 
 
-_EVERYONE = ("explain", None)
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "learn": learning.next_sets_for, "explain": learning.explain, "forget": learning.forget,
-}  # fmt: skip
-
-
-def _keep(kept: OrderedDict[int, list[Proposal]], person: int, sets: list[Proposal]) -> None:
-    kept[person] = list(sets)
-    while len(kept) > _MOST_KEPT:
-        kept.popitem(last=False)
-
-
-def _identity(task: Task) -> Any:
-    return task.shown, task.chosen
+def _end_with_parent() -> None:
+    """End when the page does, even if it was killed: a fit would otherwise run on for minutes."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
