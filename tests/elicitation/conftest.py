@@ -14,7 +14,6 @@ from choicegp.model.error_models import KEPT_BY
 from choicegp.model.prior import Objects, UtilityPrior
 
 
-
 def table_of(n: int) -> pd.DataFrame:
     X = np.random.default_rng(n).normal(size=(n, 2))
     return pd.DataFrame(X, columns=["price", "weight"], index=[f"o{i}" for i in range(n)])

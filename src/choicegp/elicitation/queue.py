@@ -198,5 +198,3 @@ def _keep(
 def _result(connection: sa.Connection, kind: str, participant: int) -> Result | None:
     row = connection.execute(sa.select(RESULTS).where(_this(RESULTS, kind, participant))).one_or_none()
     return None if row is None else Result(row.version, datetime.fromisoformat(row.at), row.content)
-
-

@@ -1,8 +1,11 @@
 """What a worker does, with real fits of a tiny catalogue."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
+from choicegp import ChoiceGP
 from choicegp.apps.server.learning import LEAST_AHEAD, Learner, Task
 from choicegp.apps.server.population import LEAST_PEOPLE, pooled, separate
 from choicegp.apps.server.results import Setup, learned_of, packed_result, population_of
@@ -73,21 +76,32 @@ def answered(chosen):
     return standing([])._replace(shown=SHOWN, chosen=chosen)
 
 
-def test_everyone_together_and_as_people_who_differ(learner, monkeypatch):
+def test_people_who_differ(learner, monkeypatch):
     """Half of the people want what is cheap, the others the contrary."""
     from choicegp.apps.server import population
+    from choicegp.estimators import n_utilities
+
+    def select(data, max_utilities, **options):
+        ChoiceGP(2, **options)
+        assert (len(data), max_utilities) == (48, 3)
+        return SimpleNamespace(n_utilities=2, reason="it is better")
 
     contrary = tuple(tuple(set(shown) - set(chosen)) for shown, chosen in zip(SHOWN, CHOSEN, strict=True))
     people = {f"p{i}": answered(CHOSEN if i % 2 else contrary) for i in range(LEAST_PEOPLE)}
+    monkeypatch.setattr(n_utilities, "select_n_utilities", select)
     monkeypatch.setattr(population, "_SEGMENTS", (2,))
-    monkeypatch.setattr(population, "_MOST_CRITERIA", 1)
     options = population._options
     monkeypatch.setattr(population, "_options", lambda one: options(one) | {"n_restarts": 1, "max_iter": 12})
-    assert pooled(learner, people).n_answers == 48
     found = separate(learner, people)
-    assert (found.n_answers, found.n_people, found.n_criteria) == (48, 6, 1)
+    assert found[:4] == (48, 6, 2, "it is better")
     assert [one.name for one in found.shares][-1] == "none"
     assert len(found.shares) == len(TABLE) + 1
     assert {one.people for one in found.segments} == {("p0", "p2", "p4"), ("p1", "p3", "p5")}
     assert set(found.pictures) == {"shares", "segments"}
     assert population_of(packed_result(found)) == found
+
+
+def test_everyone_as_one_person(learner):
+    found = pooled(learner, {"p0": answered(CHOSEN), "p1": answered(CHOSEN)})
+    assert found.n_answers == 16
+    assert found.drivers[0][0][:2] == ("price", "falls")

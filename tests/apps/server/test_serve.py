@@ -12,7 +12,9 @@ import httpx
 import pandas as pd
 import pytest
 
+from choicegp.apps.server.results import prepared_of
 from choicegp.apps.server.serve import open_study
+from choicegp.elicitation.queue import Queue
 from choicegp.elicitation.store import Store
 from choicegp.errors import StoreError
 
@@ -80,42 +82,47 @@ class TestStudy:
 def test_a_terminated_server_closes_what_it_opened(table, tmp_path, monkeypatch, capsys):
     import uvicorn
 
-    from choicegp.apps.server import serve, worker
+    from choicegp.apps.server import crew, serve
 
     done = []
 
     class Closing:
-        def __init__(self, setup):
-            done.append("worker")
+        def __init__(self, place, n):
+            done.append(n)
 
         def close(self):
             done.append("closed")
 
-    monkeypatch.setattr(worker, "Worker", Closing)
+    monkeypatch.setattr(crew, "Crew", Closing)
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: signal.raise_signal(signal.SIGTERM))
     serve.serve(serve.Request(table, db=str(tmp_path / "s.sqlite"), port=0))
-    assert done == ["worker", "closed"]
     assert "All answers are saved" in capsys.readouterr().out
+    monkeypatch.setattr(Closing, "join", lambda self: signal.raise_signal(signal.SIGTERM), raising=False)
+    serve.work(str(tmp_path / "s.sqlite"), 2)
+    assert done == [1, "closed", 2, "closed"]
+    assert "2 workers for the study in" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def started(table, folder, port):
-    command = [
-        sys.executable,
-        "-m",
-        "choicegp.apps.cli",
-        "serve",
-        table,
-        "--db",
-        str(folder / "s.sqlite"),
-        "--port",
-        port,
-    ]
-    (folder / "study.toml").write_text('design = "random"\nsets = 5')
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
+def running(*arguments):
+    """Run a command in a process of its own."""
     return subprocess.Popen(
-        [*command, "--study", str(folder / "study.toml")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        [sys.executable, "-m", "choicegp.apps.cli", *map(str, arguments)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
+
+
+def started(table, folder, port, db=None):
+    """Start a server without workers of its own."""
+    (folder / "study.toml").write_text('design = "random"\nsets = 5')
+    where = ("--db", db or folder / "s.sqlite", "--port", port, "--study", folder / "study.toml")
+    return running("serve", table, *where, "--workers", 0)
 
 
 def lines_until(process, word):
@@ -127,35 +134,99 @@ def lines_until(process, word):
     raise AssertionError(process.stderr.read())
 
 
+def ended(process):
+    process.send_signal(signal.SIGINT)
+    rest, problems = process.communicate(timeout=60)
+    assert (process.returncode, problems) == (0, "")
+    return rest
+
+
+def killed(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    process.stderr.close()
+
+
+class Browser(httpx.Client):
+    """A participant's browser, which may come to another server with the same session."""
+
+    def __init__(self, port):
+        super().__init__(timeout=60, follow_redirects=True)
+        self.port = port
+
+    def post(self, path, **data):
+        base = f"http://127.0.0.1:{self.port}"
+        return super().post(base + path, data=data, headers={"Origin": base})
+
+    def see(self, path):
+        return self.get(f"http://127.0.0.1:{self.port}{path}").text
+
+    def key(self, path):
+        return re.search(r'name="key" value="([^"]*)"', self.see(path))[1]
+
+
 def test_a_killed_server_loses_nothing(table, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = free_port()
     process = started(table, tmp_path, port)
     printed = lines_until(process, "Stop with")
-    join = re.search(r"Participants: (\S+)", printed)[1]
+    join = re.search(r"Participants: http://[^/]+(\S+)", printed)[1]
     assert "put it behind a web server with TLS" in printed
+    assert "start some with choicegp work" in printed
     assert re.search(r"Owner: +http://127.0.0.1:\d+/owner/enter/", printed)
-    origin = {"Origin": f"http://127.0.0.1:{port}"}
-    with httpx.Client(headers=origin, timeout=60, follow_redirects=True) as client:
-        page = client.post(join, data={"language": "en"})
-        key = re.search(r'name="key" value="([^"]*)"', page.text)[1]
-        client.post(f"{page.url}/answer", data={"key": key, "chosen": "1"})
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+    assert (tmp_path / "s.sqlite").stat().st_mode & 0o777 == 0o600
+    with Browser(port) as anna:
+        own = anna.post(join, language="en").url.path
+        key = anna.key(own)
+        anna.post(f"{own}/answer", key=key, chosen="1")
+        killed(process)
         process = started(table, tmp_path, port)
         assert "the link that was printed when the study began" in lines_until(process, "Stop with")
-        assert "Question 2 of 5" in client.get(page.url).text
+        assert "Question 2 of 5" in anna.see(own)
         # What was on its way when the server died is sent again, and counts once.
-        client.post(f"{page.url}/answer", data={"key": key, "chosen": "1"})
-        assert "Question 2 of 5" in client.get(page.url).text
-    begun = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    rest, problems = process.communicate(timeout=30)
-    assert "All answers are saved" in rest
-    assert (process.returncode, problems) == (0, "")
-    assert time.monotonic() - begun < 20
+        anna.post(f"{own}/answer", key=key, chosen="1")
+        assert "Question 2 of 5" in anna.see(own)
+    assert "All answers are saved" in ended(process)
     with Store.open(tmp_path / "s.sqlite") as store:
         assert len(store.answers()) == 1
+
+
+def test_two_servers_and_two_workers_over_one_database(table, tmp_path, postgres_url):
+    """People go from one server to the other, a server and a worker are killed, and the others do their work."""
+    ports = [free_port(), free_port()]
+    servers = [started(table, tmp_path, port, postgres_url) for port in ports]
+    links = {re.search(r"/join/(\S+)", lines_until(one, "Stop with"))[1] for one in servers}
+    assert len(links) == 1
+    join = f"/join/{links.pop()}"
+    workers = [running("work", "--db", postgres_url) for _ in range(2)]
+    for one in workers:
+        lines_until(one, "Stop with")
+    with Store.open(postgres_url) as store, Browser(ports[0]) as anna:
+        queue = Queue(store)
+        form = "a-form-that-is-sent-to-both-servers"
+        first = anna.post(join, language="en", form=form).url.path
+        anna.port = ports[1]
+        own = anna.post(join, language="en", form=form).url.path
+        assert (own, len(store.participants())) == (first, 1)
+        for n in range(3):
+            anna.port = ports[n % 2]
+            anna.post(f"{own}/answer", key=anna.key(own), chosen="1")
+        soon(lambda: queue.result("next", 1))
+        assert anna.key(own)
+        killed(workers.pop(0))
+        killed(servers.pop(0))
+        anna.port = ports[1]
+        anna.post(f"{own}/answer", key=anna.key(own), chosen="1")
+        soon(lambda: (found := queue.result("next", 1)) is not None and found.version == queue.version())
+        designed = prepared_of(queue.result("next", 1).content)
+        assert designed.n_answers == 4
+        assert len(store.answers()) == 4
+    for process in (*servers, *workers):
+        ended(process)
+
+
+def soon(found):
+    end = time.monotonic() + 60
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -73,7 +73,9 @@ def world(objects, tmp_path, monkeypatch):
     store, clock, study = Store.open(tmp_path / "s.sqlite", objects), Clock(), read_study(sets=5)
     queue = Queue(store, clock)
     page = Thinking(queue, setup_for(study, Cards(objects, study)), clock)
-    yield SimpleNamespace(page=page, worker=Worker(store, "w"), store=store, queue=queue, clock=clock)
+    made = Worker(store, "w")
+    made._queue = queue
+    yield SimpleNamespace(page=page, worker=made, store=store, queue=queue, clock=clock)
     store.close()
 
 
@@ -219,30 +221,52 @@ class TestBetween:
         assert "learned later" in caplog.text
 
 
-def dies(place, name):
-    """Stand for a worker: the first one dies with a job in its hands, the others take what is there."""
-    with Store.open(place) as store:
-        queue = Queue(store)
-        job = queue.claim(name)
-        if job.tries == 1:
-            os._exit(3)
-        queue.finish(job, name, b"done")
-    time.sleep(60)
+class Process:
+    """Stands for a process: the first one that is made ends with a job in its hands."""
+
+    made = 0
+
+    def __init__(self, target, args, daemon):
+        self.args, self.alive, self.exitcode = args, True, None
+        self.sentinel, self._end = os.pipe()
+
+    def start(self):
+        Process.made += 1
+        place, name = self.args
+        with Store.open(place) as store:
+            queue = Queue(store)
+            job = queue.claim(name)
+            if Process.made == 1:
+                self.kill()
+            else:
+                queue.finish(job, name, b"done")
+
+    def is_alive(self):
+        return self.alive
+
+    def kill(self):
+        if self.alive:
+            self.alive, self.exitcode = False, -9
+            os.close(self._end)
+
+    def join(self):
+        os.close(self.sentinel)
 
 
 def test_a_worker_that_dies_is_replaced_and_its_job_done(objects, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(crew, "_PATIENCE", 0.05)
+    monkeypatch.setattr(crew, "_PATIENCE", 0.01)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda kind: SimpleNamespace(Process=Process))
     with Store.open(tmp_path / "s.sqlite", objects) as store:
         queue = Queue(store)
         queue.want("next", 1, 1)
-        workers = Crew(str(tmp_path / "s.sqlite"), 1, dies)
+        workers = Crew(str(tmp_path / "s.sqlite"), 1)
         end = time.monotonic() + 60
         while queue.result("next", 1) is None and time.monotonic() < end:
-            time.sleep(0.02)
+            time.sleep(0.01)
         workers.close()
         assert queue.result("next", 1).content == b"done"
-    assert "a worker ended (3) and is replaced" in caplog.text
-    assert multiprocessing.active_children() == []
+    assert Process.made == 2
+    assert "a worker ended (-9) and is replaced" in caplog.text
 
 
 def test_a_worker_ends_with_its_parent(monkeypatch):

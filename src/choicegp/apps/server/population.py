@@ -24,7 +24,7 @@ _SECONDS = 120.0  # of one fit
 
 def pooled(learner: Learner, people: Mapping[str, Standing]) -> Learned:
     """Say what all answers show, as if they were one person's."""
-    model = _model(learner, "pooled").fit(_data(learner, people))
+    model = _fitted(learner, "pooled", _data(learner, people))
     return told(model, learner.objects, learner.setup, None)
 
 
@@ -37,7 +37,7 @@ def separate(learner: Learner, people: Mapping[str, Standing]) -> Population:
     from choicegp.prediction.segments import stability_in_words
 
     data = _data(learner, people)
-    model = _model(learner, "hierarchical").fit(data)
+    model = _fitted(learner, "hierarchical", data)
     offered = [plain(one) for one in model.recommend(learner.objects, min(_OFFERED, len(learner.objects))).index]
     shares = model.shares({"offered": learner.objects.loc[offered]})
     found = _segmented(model, len(people))
@@ -79,10 +79,12 @@ def _criteria(learner: Learner, data: "ChoiceData") -> tuple[int, str]:
     return found.n_utilities, found.reason
 
 
-def _model(learner: Learner, respondents: str) -> "ChoiceGP":
+def _fitted(learner: Learner, respondents: str, data: "ChoiceData") -> "ChoiceGP":
+    from choicegp.data.packing import growing
     from choicegp.estimators.choice_gp import ChoiceGP
 
-    return ChoiceGP(learner.setup.utilities, respondents=respondents, **_options(learner))
+    with growing():  # there will be more answers the next time
+        return ChoiceGP(learner.setup.utilities, respondents=respondents, **_options(learner)).fit(data)
 
 
 def _options(learner: Learner) -> dict[str, Any]:
