@@ -1,10 +1,10 @@
 """Whether an answer is ever lost, and how long the next page takes, with many people at once.
 
-A real server on loopback with Alice's laptops, real fits in its process, and as many clients as asked for. In the
+A real server on loopback with Alice's laptops, real fits by its workers, and as many clients as asked for. In the
 middle the server is killed and started again; who was answering sends the same answer again. At the end the log is
-compared with what was acknowledged to the clients.
+compared with what was acknowledged to the clients, and says how many questions a model has designed.
 
-    python studies/load_page.py --people 50 --answers 30 --think 2
+    python studies/load_page.py --people 50 --answers 30 --think 6 --workers 2
 """
 
 import argparse
@@ -18,12 +18,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import httpx
 import numpy as np
 
 from choicegp import datasets
+from choicegp.apps.server.thinking import LEAST_ANSWERS
+from choicegp.elicitation.events import Event
 from choicegp.elicitation.store import Store
 
 KEY = re.compile(r'name="key" value="([^"]*)"')
@@ -32,7 +35,7 @@ KEY = re.compile(r'name="key" value="([^"]*)"')
 class Server:
     """The command `choicegp serve` in a process of its own."""
 
-    def __init__(self, folder: Path, answers: int) -> None:
+    def __init__(self, folder: Path, answers: int, workers: int) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -40,7 +43,8 @@ class Server:
         self._folder = folder
         self._command = [
             sys.executable, "-m", "choicegp.apps.cli", "serve", str(folder / "laptops.csv"), "--db",
-            str(folder / "study.sqlite"), "--port", str(self.port), "--sets", str(answers),
+            str(folder / "study.sqlite"), "--port", str(self.port), "--sets", str(answers), "--workers",
+            str(workers),
         ]  # fmt: skip
         self.join = ""
         self.start()
@@ -98,7 +102,7 @@ async def person(number: int, server: Server, watch: Watch, answers: int, think:
     await asyncio.sleep(rng.uniform(0, think))
     headers = {"Origin": server.url}
     async with httpx.AsyncClient(headers=headers, timeout=30, follow_redirects=True) as client:
-        form = {"language": "en", "form": f"load-{number}"}
+        form = {"language": "en", "form": f"the-form-of-a-load-test-{number:05}"}
         page = await patiently(watch, lambda: client.post(server.join, data=form))
         own = str(page.url)
         for n in range(answers):
@@ -139,18 +143,34 @@ async def everyone(server: Server, people: int, answers: int, think: float, kill
     return watch, memory
 
 
+def print_designs(asked: list[Event]) -> None:
+    """Say which designs made the questions: all of them, and of each person the ones for which a model is possible."""
+    designs = Counter(str(event.design) for event in asked)
+    number: Counter[int | None] = Counter()
+    later = []
+    for event in asked:
+        number[event.participant] += 1
+        if number[event.participant] > LEAST_ANSWERS + 1:
+            later.append(event.model is not None)
+    print(f"designs of all questions: {dict(designs)}")
+    print(f"designed by a model, of the questions after the first {LEAST_ANSWERS + 1}: {np.mean(later):.3f}")
+    thirds = [f"{np.mean(part):.3f}" for part in np.array_split(later, 3)]
+    print(f"the same in each third of the time: {', '.join(thirds)}")
+
+
 def main() -> None:
     """Run, compare with the log, and print figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--people", type=int, default=50)
     parser.add_argument("--answers", type=int, default=30)
-    parser.add_argument("--think", type=float, default=2.0, help="mean seconds between two answers of a person")
+    parser.add_argument("--think", type=float, default=6.0, help="mean seconds between two answers of a person")
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--no-kill", action="store_true", help="do not kill the server in the middle")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         datasets.laptops().reset_index().to_csv(folder / "laptops.csv", index=False)
-        server = Server(folder, given.answers)
+        server = Server(folder, given.answers, given.workers)
         begun = time.perf_counter()
         watch, memory = asyncio.run(everyone(server, given.people, given.answers, given.think, not given.no_kill))
         seconds = time.perf_counter() - begun
@@ -158,10 +178,7 @@ def main() -> None:
         server.process.wait(30)
         with Store.open(folder / "study.sqlite") as store:
             given_answers = store.answers()
-            designs: dict[str, int] = {}
-            for event in store.events():
-                if event.kind == "asked":
-                    designs[str(event.design)] = designs.get(str(event.design), 0) + 1
+            asked = [event for event in store.events() if event.kind == "asked"]
     stored = {one.question.key: {one.question.shown.index(label) for label in one.chosen} for one in given_answers}
     lost = [key for key, ticked in watch.acknowledged.items() if stored.get(key) != set(ticked)]
     p50, p95, worst = np.percentile(watch.seconds, [50, 95, 100])
@@ -169,9 +186,10 @@ def main() -> None:
     print(f"{len(stored)} answers of {given.people} people in {seconds:.0f} s; {watch.retried} requests sent again")
     print(f"acknowledged and lost or changed: {len(lost)}; stored and never acknowledged: {unknown}")
     print(f"next page: median {p50:.3f} s, 95th percentile {p95:.3f} s, worst {worst:.3f} s")
-    print(f"designs shown: {designs}")
+    print_designs(asked)
     if memory:
-        print(f"memory over the last 20 answers: {memory[0]:.0f} to {memory[-1]:.0f} MiB")
+        quarters = [f"{np.mean(part):.1f}" for part in np.array_split(memory, 4)]
+        print(f"memory over the last 20 answers, mean of each quarter: {', '.join(quarters)} MiB")
     if lost or len(stored) != given.people * given.answers or p95 > 1.0:
         raise SystemExit("failed")
 

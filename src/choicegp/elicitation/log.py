@@ -88,20 +88,23 @@ def progress(connection: sa.Connection) -> dict[int, Progress]:
     undone = EVENTS.alias()
     stays = undone.c.id.is_(None)
 
-    def number(kinds: tuple[str, ...], condition: Any = sa.true()) -> Any:
-        return sa.func.count(sa.case((sa.and_(EVENTS.c.kind.in_(kinds), condition), 1)))
+    def number(*conditions: Any) -> Any:
+        return sa.func.count(sa.case((sa.and_(*conditions), 1)))
 
-    counts = number(("asked",)), number(("answered", "skipped"), stays), number(("answered",), stays)
+    kind = EVENTS.c.kind
+    counts = (
+        number(kind == "asked"),
+        number(kind.in_(("answered", "skipped")), stays),
+        number(kind == "answered", stays),
+    )
     query = (
         sa.select(EVENTS.c.participant, *counts, sa.func.max(EVENTS.c.at))
         .outerjoin(undone, sa.and_(undone.c.question == EVENTS.c.question, undone.c.step == STEPS["undone"]))
         .where(EVENTS.c.participant.is_not(None))
         .group_by(EVENTS.c.participant)
     )
-    return {
-        participant: Progress(*numbers, datetime.fromisoformat(last))
-        for participant, *numbers, last in connection.execute(query)
-    }
+    rows = connection.execute(query)
+    return {who: Progress(asked, done, given, datetime.fromisoformat(last)) for who, asked, done, given, last in rows}
 
 
 def study_state(connection: sa.Connection) -> str:

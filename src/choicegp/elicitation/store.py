@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from choicegp.checks import check_one_of, listed, plain
 from choicegp.elicitation.arguments import json_dict, object_ids, participant_column, participant_name, question_key
 from choicegp.elicitation.catalogue import as_frame, as_plain, checked_objects, differences
-from choicegp.elicitation.events import (
-    Answer, Event, ObjectId, Participant, Progress, Question, Recorded, answers, last_response,
-)  # fmt: skip
+from choicegp.elicitation.events import Answer, Event, ObjectId, Participant, Question, Recorded, answers, last_response
 from choicegp.errors import ChoiceGPError, NotPossible, StoreError
 from choicegp.files import replaced_when_complete
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 
     from choicegp.data.choices import ChoiceData
     from choicegp.elicitation.database import Database
+    from choicegp.elicitation.events import Progress
 
 Who = Participant | int | str
 
@@ -344,7 +343,7 @@ class Store:
         """Return the answers that count, of one participant or of all."""
         return answers(self.events(who))
 
-    def progress(self) -> dict[int, Progress]:
+    def progress(self) -> "dict[int, Progress]":
         """Return how far each participant is, by number, without reading all events."""
         return self._database.read(self._log.progress)
 

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +24,7 @@ from choicegp.apps.server.thinking import Thinker
 from choicegp.elicitation.store import Store
 from choicegp.errors import NotPossible, StoreError
 
+_THREADS = 12  # SQLAlchemy opens 15 connections
 _KINDS = {400: "bad", 403: "bad", 404: "lost", 405: "bad", 409: "bad", 413: "bad", 422: "bad", 429: "busy"}
 
 
@@ -116,7 +119,7 @@ def create_app(
     from choicegp.apps.server import downloads, owner, participant
 
     page = Page(study, store, cards, thinker, url)
-    app = FastAPI(title="choicegp", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="choicegp", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_with_few_threads)
     app.state.page = page
     app.include_router(participant.router)
     app.include_router(owner.router)
@@ -133,6 +136,15 @@ def create_app(
 
     app.add_middleware(Guard, hosts=hosts, limits=limits or Limits(), page=error_page, url=url)
     return app
+
+
+@asynccontextmanager
+async def _with_few_threads(app: FastAPI) -> AsyncIterator[None]:
+    """Serve by a few threads: more than there are connections to the database would wait, and keep memory."""
+    from anyio.to_thread import current_default_thread_limiter
+
+    current_default_thread_limiter().total_tokens = _THREADS
+    yield
 
 
 def _error(request: Request, status: int, kind: str | None = None) -> Response:

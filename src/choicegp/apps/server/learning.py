@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from choicegp.data.choices import ChoiceData
-    from choicegp.elicitation.refitting import Current, Refitter
+    from choicegp.elicitation.refitting import Current
     from choicegp.estimators.choice_gp import ChoiceGP
     from choicegp.evaluation.effects import Effects
 
@@ -147,9 +147,9 @@ class Learner:
     def _data(self, task: Task) -> "ChoiceData":
         from choicegp.data.choices import ChoiceData
 
-        empty = "none" if self.setup.threshold else "error"
         return ChoiceData.from_sets(
-            self.objects, task.shown, task.chosen, by="id", empty=empty, missing="level"
+            self.objects, task.shown, task.chosen, by="id", empty="none" if self.setup.threshold else "error",
+            missing="level",
         )  # fmt: skip
 
 

@@ -195,11 +195,14 @@ def learned_of(content: bytes) -> Learned:
 
 def population_of(content: bytes) -> Population:
     """Read what is known of people who differ."""
-    *numbers, shares, segments, stability, pictures, model = unpacked(content)
+    n_answers, n_people, n_criteria, reason, shares, segments, stability, pictures, model = unpacked(content)
     return Population(
-        *numbers,
+        n_answers,
+        n_people,
+        n_criteria,
+        reason,
         tuple(Share(*one) for one in shares),
-        tuple(Segment(*one[:-1], tuple(one[-1])) for one in segments),
+        tuple(Segment(number, share, words, tuple(people)) for number, share, words, people in segments),
         stability,
         *_files(pictures, model),
     )

@@ -99,7 +99,7 @@ class Guard:
     page : callable
         Makes the body of an error page from the scope and the kind ("bad", "busy", "error").
     url : str, optional
-        The address by which others reach the page: forms sent to its host come from its pages, scheme and port included.
+        The address by which others reach the page, with the scheme and port of its pages.
     """
 
     def __init__(

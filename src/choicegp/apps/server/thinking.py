@@ -1,4 +1,4 @@
-"""What the page knows from models: it asks by the queue, never waits, and shows what workers have left in the database."""
+"""What the page knows from models: it asks by the queue, never waits, and shows what workers left in the database."""
 
 import logging
 import zlib
@@ -8,7 +8,16 @@ from typing import Literal, Protocol
 
 from choicegp.apps.server.cards import Cards
 from choicegp.apps.server.results import (
-    Learned, Population, Proposal, Setup, learned_of, packed, population_of, prepared_of, proposals_of, unpacked,
+    Learned,
+    Population,
+    Proposal,
+    Setup,
+    learned_of,
+    packed,
+    population_of,
+    prepared_of,
+    proposals_of,
+    unpacked,
 )  # fmt: skip
 from choicegp.apps.server.study_file import Study
 from choicegp.elicitation.events import ObjectId

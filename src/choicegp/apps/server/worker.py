@@ -1,4 +1,4 @@
-"""A worker: one process that takes what is wanted from the queue of a study, works it out and leaves the result there."""
+"""A worker: a process that takes what is wanted from the queue of a study, and leaves there what it worked out."""
 
 import contextlib
 import logging
