@@ -276,6 +276,30 @@ def test_a_deleted_participant_leaves_nothing_behind(tmp_path, pens):
         assert store.join()[0].id not in (secret.id, kept.id)
 
 
+def test_deleting_does_not_wait_for_who_reads_and_ends_when_they_do(tmp_path, pens):
+    import sqlite3
+
+    def written():
+        return b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    with Store.open(tmp_path / "study.db", pens, timeout=60.0) as store:
+        store.join("Rumpelstiltskin")
+        reader = sqlite3.connect(tmp_path / "study.db", isolation_level=None)
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM choicegp_participants").fetchone() == (1,)
+        store.delete_participant("Rumpelstiltskin")  # at once: waiting would take a minute
+        assert b"Rumpel" in written(), "somebody still reads it"
+        reader.close()
+        store.join("Anna")
+        assert b"Rumpel" not in written()
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path, pens):
+    with Store.open(tmp_path / "study.db", pens) as store:
+        store.join("Anna")
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
 def test_deleting_works_on_both_databases(store):
     store.answer(store.ask("Anna", ["pen", "ink"]).key, ["pen"])
     store.delete_participant("Anna")

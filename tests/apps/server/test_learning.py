@@ -36,6 +36,9 @@ def test_the_next_sets_are_new_and_say_why(learner):
     assert len({frozenset(one.shown) for one in found} - ASKED) == LEAST_AHEAD
     assert "bits about the utilities" in found[0].reason
     assert found[0].model == "8 answers"
+    assert learner.known() == {1}
+    learner.forget([1])
+    assert (learner.known(), learner._refitter.current(1)) == (set(), None)
 
 
 @pytest.mark.parametrize(("n_since", "n_left", "expected"), [(0, 9, 3), (4, 9, 6), (20, 30, 12), (4, 2, 2), (4, 0, 1)])
@@ -56,9 +59,6 @@ def test_what_the_answers_say(learner):
     assert set(found.pictures) == {"matters", "effects", "objects"}
     assert found.model[:2] == b"PK"
     assert learned_of(packed_result(found)) == found
-    assert learner.known() == {1}
-    learner.forget([1])
-    assert (learner.known(), learner._refitter.current(1)) == (set(), None)
 
 
 @pytest.mark.parametrize("threshold", [True, False])

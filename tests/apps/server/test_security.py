@@ -7,8 +7,9 @@ import httpx
 import pandas as pd
 import pytest
 
+from choicegp.apps.server.app import create_app
 from choicegp.apps.server.cards import Cards
-from choicegp.apps.server.security import HEADERS, Buckets, Limits
+from choicegp.apps.server.security import HEADERS, Buckets, Limits, _address
 from choicegp.apps.server.study_file import read_study
 from choicegp.errors import ChoiceGPError, StoreError, Unavailable
 
@@ -64,13 +65,24 @@ class TestOrigin:
         assert site.client(Host=host).get("/").status_code == 200
 
     def test_the_address_of_the_page_is_known(self, site, objects):
-        from choicegp.apps.server.app import create_app
-
         app = create_app(site.study, site.store, Cards(objects, site.study), site.stub, url="https://study.example")
         client = Client(app, {"Host": "study.example", "Origin": "https://study.example"})
         reply = client.post(f"/join/{INVITE}", data={})
         assert reply.status_code == 303
         assert "Secure" in reply.headers["set-cookie"]
+        for origin in ("http://study.example", "https://study.example:8443", "https://study.example.org", "null"):
+            assert client.post(f"/join/{INVITE}", data={}, headers={"Origin": origin}).status_code == 403
+
+    def test_one_customer_of_ipv6_is_one_address(self):
+        addresses = ("2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1", "192.0.2.7", "fe80::1%eth0", "")
+        found = [_address({"client": (one, 1)}) for one in addresses]
+        assert found == ["2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "192.0.2.7", "fe80::/64", ""]
+
+    def test_an_address_of_ipv6(self, site, objects):
+        app = create_app(site.study, site.store, Cards(objects, site.study), site.stub, url="http://[2001:db8::1]:8000")
+        client = Client(app, {"Host": "[2001:DB8:0::1]:8000", "Origin": "http://[2001:db8::1]:8000"})
+        assert client.post(f"/join/{INVITE}", data={}).status_code == 303
+        assert client.get("/", headers={"Host": "[2001:db8::2]:8000"}).status_code == 400
 
     @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
     def test_other_methods(self, site, method):
@@ -143,7 +155,7 @@ class TestMarkup:
             "link.png",
             "page.html",
             "none.png",
-            "",
+            "ä" * 200 + ".png",
             "a\0.png",
         ]
         table = objects.assign(picture=names + [None] * 4)

@@ -26,6 +26,9 @@ _NEGLIGIBLE = 0.15  # share of the largest effect below which a feature is not w
 _MOST_MODELS = 200
 _N_PROBES = 16
 _SECONDS = 2.0  # of a refit
+#: Starts of a fit from scratch for the next sets.  With 4 in place of 9 (8 simulated people) the CPU time fell from 1.0
+#: to 0.35 s after 8 answers and from 1.3 to 0.45 s after 20; the accuracy on new sets from 0.56 to 0.52 after 20.
+_FEW_STARTS = 4
 _DESIGN_SECONDS = 0.75  # of the search for all next sets of a person
 _MOST_DRAWN = 2000
 
@@ -62,9 +65,10 @@ class Learner:
         sets = [rng.sample(range(n), setup.set_size) for _ in range(_N_PROBES)]
         # Not "auto": the design must know of "none of these" before somebody answers it for the first time.
         options: dict[str, Any] = {"threshold": setup.threshold, "n_jobs": 1, "progress": False}
-        template = ChoiceGP(setup.utilities, intervals="none", object_effects=False, **options)
+        self._whole = ChoiceGP(setup.utilities, intervals="none", object_effects=False, **options)
+        quick = ChoiceGP(**self._whole.get_params() | {"n_restarts": _FEW_STARTS})
         probe = ChoiceData.from_sets(objects, sets, missing="level")
-        self._refitter: Refitter = Refitter(template, _SECONDS, probe)
+        self._refitter: Refitter = Refitter(quick, _SECONDS, probe)
         self._seen: OrderedDict[int, None] = OrderedDict()
 
     @property
@@ -116,8 +120,13 @@ class Learner:
         return [_proposal(one, f"{len(task.shown)} answers") for one in found]
 
     def explain(self, task: Task) -> Learned:
-        """Say what a person's answers show."""
-        return told(self._fitted(task).model, self.objects, self.setup, task.language)
+        """Say what a person's answers show, by a fit from all starts."""
+        from choicegp.data.packing import growing
+        from choicegp.estimators.choice_gp import ChoiceGP
+
+        with growing():
+            model = ChoiceGP(**self._whole.get_params()).fit(self._data(task))
+        return told(model, self.objects, self.setup, task.language)
 
     def known(self) -> set[int]:
         """Return the people whose models are kept."""
