@@ -52,6 +52,15 @@ def test_what_is_due_first_is_done_first(queue, clock):
     assert [job[:2] for job in taken(queue)] == [("explain", 2), ("next", 1), ("everyone", 0), ("next", 3)]
 
 
+def test_a_worker_may_take_some_kinds_alone(queue):
+    queue.want("next", 1, 1)
+    assert (queue.waits(), queue.waits(("people", "everyone"))) == (True, False)
+    assert queue.claim("slow", ("people", "everyone")) is None
+    queue.want("people", 0, 1)
+    assert queue.claim("slow", ("people", "everyone")).kind == "people"
+    assert queue.claim("quick", ("next",)).kind == "next"
+
+
 def test_new_answers_during_the_work_are_learned_at_the_end_of_the_queue(queue, clock):
     queue.want("next", 1, 5)
     job = queue.claim("w")
@@ -131,10 +140,10 @@ def test_two_workers_never_wait_for_each_other(postgres_url, pens):
         queue = Queue(store)
         for person in (1, 2):
             queue.want("next", person, 1)
-        now, stale = queue._text(), queue._text(-LEASE)
+        now, free = queue._text(), module._free(queue._text(-LEASE), None)
         engine = store._database.engine
         with engine.begin() as one, engine.begin() as other:
-            people = [module._claim(connection, "w", now, stale).participant for connection in (one, other)]
+            people = [module._claim(connection, "w", now, free).participant for connection in (one, other)]
             assert people == [1, 2]
 
 

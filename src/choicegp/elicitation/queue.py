@@ -5,7 +5,7 @@ asking again while somebody works on it puts it at the end once more.  A worker 
 another takes the job over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,13 +85,17 @@ class Queue:
         if waiting is None or waiting < version:  # a page that asks again and again only reads
             self._database.write(_want, kind, participant, version, self._text(delay))
 
-    def claim(self, worker: str) -> Job | None:
-        """Take the next job, which is then this worker's for `LEASE` seconds; None where there is none."""
-        stale = self._text(-LEASE)
+    def claim(self, worker: str, kinds: Collection[str] | None = None) -> Job | None:
+        """Take the next job (of some kinds), which is then this worker's for `LEASE` seconds; None: there is none."""
         # Looking costs little: a transaction that writes would keep others from writing, ten times in a second.
-        if not self._database.read(lambda connection: connection.execute(_free(stale)).first()):
+        if not self.waits(kinds):
             return None
-        return self._database.write(_claim, worker, self._text(), stale)
+        return self._database.write(_claim, worker, self._text(), _free(self._text(-LEASE), kinds))
+
+    def waits(self, kinds: Collection[str] | None = None) -> bool:
+        """Whether there is a job (of some kinds) on which nobody works."""
+        query = _free(self._text(-LEASE), kinds)
+        return self._database.read(lambda connection: connection.execute(query).first()) is not None
 
     def renew(self, job: Job, worker: str) -> None:
         """Keep a claim for as long again."""
@@ -156,14 +160,15 @@ def _want(connection: sa.Connection, kind: str, participant: int, version: int, 
     _upsert(connection, JOBS, values, {"version": version, "due": place})
 
 
-def _free(stale: str) -> Any:
+def _free(stale: str, kinds: Collection[str] | None) -> Any:
     free = sa.or_(JOBS.c.claimed.is_(None), JOBS.c.claimed < stale)
-    return sa.select(JOBS).where(free).order_by(JOBS.c.due).limit(1)
+    query = sa.select(JOBS).where(free).order_by(JOBS.c.due).limit(1)
+    return query if kinds is None else query.where(JOBS.c.kind.in_(kinds))
 
 
-def _claim(connection: sa.Connection, worker: str, now: str, stale: str) -> Job | None:
+def _claim(connection: sa.Connection, worker: str, now: str, free: Any) -> Job | None:
     # SQLite knows no locks of rows: there, one transaction writes at a time.
-    row = connection.execute(_free(stale).with_for_update(skip_locked=True)).one_or_none()
+    row = connection.execute(free.with_for_update(skip_locked=True)).one_or_none()
     if row is None:
         return None
     job = Job(row.kind, row.participant, row.version, row.tries + 1)

@@ -231,15 +231,15 @@ def _end(visitor: Visit, here: str) -> Response:
 
 
 def in_words(page: Page, found: Learned, language: Language) -> list[list[str]]:
-    """Say what drives each criterion; criteria about which nothing is clear are left out."""
-    said = []
+    """Say what drives each criterion; one about which nothing is clear, or nothing new, is left out."""
+    said: list[list[str]] = []
     for drivers in found.drivers:
         lines = []
         for one in drivers:
             label = page.cards.label(one.column, language.code)
             best = page.cards.value(one.column, one.best, language.code)
             lines.append(language.say(one.direction, feature=label, best=best))
-        if lines:
+        if lines and lines not in said:
             said.append(lines)
     return said
 

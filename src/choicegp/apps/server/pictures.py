@@ -33,7 +33,7 @@ def matters(sizes: Sequence[tuple[str, float]], axis: str) -> bytes:
     bytes
         SVG.
     """
-    ax = new_axes(6.0, 0.6 + 0.42 * len(sizes))
+    ax = new_axes(4.6, 0.6 + 0.36 * len(sizes))  # to be read on a phone, too
     largest = max((size for _, size in sizes), default=0.0) or 1.0
     labels = [literal(label if len(label) <= 28 else f"{label[:27]}…") for label, _ in sizes]
     ax.barh(range(len(sizes)), [size / largest for _, size in sizes], 0.62, color=COLOURS[0])

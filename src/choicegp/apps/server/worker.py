@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("choicegp.server")
 
+QUICK, SLOW = ("first", "next", "explain"), ("everyone", "people")
+"""Kinds of jobs: those for which participants wait, and those that take minutes, for which there is another process."""
 N_NEWCOMERS, N_FIRST = 64, 12
 """Sets for newcomers, shown before there is a model and whenever a fit is late: for how many people, and how many."""
 _LIMIT = 600.0  # seconds of one job
@@ -38,10 +40,12 @@ class Worker:
     store : Store
     name : str
         No other worker has the same.
+    kinds : tuple of str
+        What it works on.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
-        self._store, self._queue, self._name = store, Queue(store), name
+    def __init__(self, store: Store, name: str, kinds: tuple[str, ...] = QUICK + SLOW) -> None:
+        self._store, self._queue, self._name, self._kinds = store, Queue(store), name, kinds
         self._setup: bytes | None = None
         self._learner: Learner | None = None
         self._shapes: list[int] = []
@@ -51,7 +55,7 @@ class Worker:
         if not self._prepared():
             return False
         self._forget()
-        job = self._queue.claim(self._name)
+        job = self._queue.claim(self._name, self._kinds)
         if job is None:
             return self._warm_up()
         content = None
@@ -79,7 +83,8 @@ class Worker:
             setup = setup_of(found.content)
             table = learned_from(self._store.objects, setup.columns, setup.decimal)
             self._learner, self._setup = Learner(setup, table), found.content
-            self._shapes = _shapes(min(len(table), setup.sets * setup.set_size)) if self._learner.fits else []
+            if self._learner.fits and "next" in self._kinds:
+                self._shapes = _shapes(min(len(table), setup.sets * setup.set_size))
         return True
 
     def _forget(self) -> None:
@@ -173,23 +178,23 @@ def _shapes(most: int) -> list[int]:
         return sorted({padded_size(n, 1) for n in range(_FIRST_SHAPE, max(most, _FIRST_SHAPE) + 1)})
 
 
-def work(place: str, name: str) -> None:
-    """Work until the process that started this one is gone."""
+def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
+    """Work until the process that started this one is gone, or until there was nothing to do for ``idle`` seconds."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(OSError):
         os.nice(10)
     with Store.open(place) as store:
-        worker = Worker(store, name)
-        while True:
+        worker, last = Worker(store, name, kinds), time.monotonic()
+        while time.monotonic() - last < idle:
             try:
-                busy = worker.step()
+                if worker.step():
+                    last = time.monotonic()
+                else:
+                    time.sleep(_PAUSE)
             except StoreError as error:
                 LOG.warning("%s: a worker cannot use the database", type(error).__name__)
                 time.sleep(_AWAY)
-                continue
-            if not busy:
-                time.sleep(_PAUSE)
 
 
 def _end_with_parent() -> None:
