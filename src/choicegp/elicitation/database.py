@@ -49,6 +49,8 @@ class Database:
             self.engine, self.where = _sqlite(name, timeout)
         # All threads share the one connection of a database in memory.
         self._turn: Any = RLock() if self.where == MEMORY else nullcontext()
+        # SQLite lets one write at a time and others look again and again, in no order: threads had better queue.
+        self._writing: Any = RLock() if self.engine.dialect.name == "sqlite" else nullcontext()
         self._to_empty = False
 
     def write(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -57,7 +59,7 @@ class Database:
         When the connection is lost, the work is done once more. It may have been committed already, and then finds its
         own key.
         """
-        with self._turn, self._explained("Nothing was recorded"):
+        with self._turn, self._writing, self._explained("Nothing was recorded"):
             try:
                 with self.engine.begin() as connection:
                     found = work(connection, *arguments)

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from choicegp.apps.server.results import Prepared, packed, packed_result, prepared_of, setup_of
@@ -29,11 +30,15 @@ N_NEWCOMERS, N_FIRST = 64, 12
 _LIMIT = 600.0  # seconds of one job
 _PAUSE = 0.2  # seconds between two looks at an empty queue
 _AWAY = 2.0  # seconds to wait for a database that cannot be reached
+_NICE = 10
 _FIRST_SHAPE = 32  # objects of the smallest models
 
 
 class Worker:
     """Works out what is wanted, one job after the other.
+
+    What takes time runs in a thread of low priority.  The database is written by one of normal priority: who waits for
+    the processor inside a transaction keeps every page waiting that writes to the same file.
 
     Parameters
     ----------
@@ -49,20 +54,21 @@ class Worker:
         self._setup: bytes | None = None
         self._learner: Learner | None = None
         self._shapes: list[int] = []
+        self._calm = ThreadPoolExecutor(1, initializer=_at_low_priority)
 
     def step(self) -> bool:
         """Do one job, or something useful while there is none; return whether there was anything to do."""
-        if not self._prepared():
+        if not self._calm.submit(self._prepared).result():
             return False
         self._forget()
         job = self._queue.claim(self._name, self._kinds)
         if job is None:
-            return self._warm_up()
+            return self._calm.submit(self._warm_up).result()
         content = None
         with self._claimed(job):
             if job.tries <= MOST_TRIES:
                 try:
-                    job, content = self._done(job)
+                    job, content = self._calm.submit(self._done, job).result()
                 except StoreError:
                     raise
                 except Exception as error:
@@ -182,8 +188,6 @@ def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
     """Work until the process that started this one is gone, or until there was nothing to do for ``idle`` seconds."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with contextlib.suppress(OSError):
-        os.nice(10)
     with Store.open(place) as store:
         worker, last = Worker(store, name, kinds), time.monotonic()
         while time.monotonic() - last < idle:
@@ -195,6 +199,12 @@ def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
             except StoreError as error:
                 LOG.warning("%s: a worker cannot use the database", type(error).__name__)
                 time.sleep(_AWAY)
+
+
+def _at_low_priority() -> None:
+    """Let pages come first: where the system knows priorities of threads, and those that this one starts."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 def _end_with_parent() -> None:
