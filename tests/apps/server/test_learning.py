@@ -14,7 +14,10 @@ from choicegp.apps.server.standing import standing
 TABLE = pd.DataFrame({"price": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "kind": list("aabbab")}, index=list("uvwxyz"))
 SHOWN = (("u", "v"), ("w", "x"), ("u", "z"), ("y", "v"), ("v", "w"), ("x", "y"), ("z", "w"), ("u", "x"))
 CHOSEN = (("u",), ("w",), ("u",), ("v",), ("v",), ("x",), ("w",), ("u",))
-WORDS = {"en": {"axis": "How much", "labels": {}}, "de": {"axis": "Wie wichtig", "labels": {"price": "Preis"}}}
+WORDS = {
+    "en": {"axis": "How much", "labels": {"price": "Price"}},
+    "de": {"axis": "Wie wichtig", "labels": {"price": "Preis"}},
+}
 SETUP = Setup(("price", "kind"), None, 15, 2, 1, "information", True, WORDS)
 ASKED = frozenset(map(frozenset, SHOWN))
 
@@ -97,6 +100,7 @@ def test_people_who_differ(learner, monkeypatch):
     assert [one.name for one in found.shares][-1] == "none"
     assert len(found.shares) == len(TABLE) + 1
     assert {one.people for one in found.segments} == {("p0", "p2", "p4"), ("p1", "p3", "p5")}
+    assert "Price" in " ".join(one.words for one in found.segments), "as the cards call it"
     assert set(found.pictures) == {"shares", "segments"}
     assert population_of(packed_result(found)) == found
 

@@ -1,5 +1,6 @@
 """What a worker learns from all people: as if they were one, and as many who differ (shares and segments)."""
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +40,17 @@ def separate(learner: Learner, people: Mapping[str, Standing]) -> Population:
     data = _data(learner, people)
     model = _fitted(learner, "hierarchical", data)
     offered = [plain(one) for one in model.recommend(learner.objects, min(_OFFERED, len(learner.objects))).index]
-    shares = model.shares({"offered": learner.objects.loc[offered]})
+    shares = model.shares({"offered together": learner.objects.loc[offered]})
     found = _segmented(model, len(people))
     kinds: tuple[Segment, ...] = ()
     stability = ""
     if found is not None:
+        labels = learner.setup.words_in(None)["labels"]
         members = found.people.groupby("segment")["respondent"].apply(list)
         rows = found.table[["segment", "share", "in_words"]].itertuples(index=False)
         kinds = tuple(
-            Segment(int(number), float(share), words, tuple(map(str, members[number]))) for number, share, words in rows
+            Segment(int(number), float(share), _labelled(words, labels), tuple(map(str, members[number])))
+            for number, share, words in rows
         )
         stability = f"{found.stability:.2f}: {stability_in_words(found.stability)}"
     columns = ["object", "keep", "keep_low", "keep_high", "take"]
@@ -68,7 +71,14 @@ def _segmented(model: "ChoiceGP", n_people: int) -> "Segments | None":
     if n_people < LEAST_PEOPLE:
         return None
     tried = [model.segments(k) for k in _SEGMENTS if k == _SEGMENTS[0] or n_people >= _PEOPLE_IN_ONE * k]
-    return max(tried, key=lambda found: found.stability)
+    # A person alone is no segment.
+    return max(tried, key=lambda found: (found.table["people"].min() > 1, found.stability))
+
+
+def _labelled(words: str, labels: Mapping[str, str]) -> str:
+    """Call columns as the cards do."""
+    names = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
+    return re.sub(rf"\b({names})\b", lambda found: labels[found[0]], words) if names else words
 
 
 def _criteria(learner: Learner, data: "ChoiceData") -> tuple[int, str]:
