@@ -1,6 +1,6 @@
 """From choice data and options to a record of the fit: the only place where a problem is posed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -31,8 +31,9 @@ from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
+from choicegp.inference.reduced_course import MANY, ReducedInference
 from choicegp.inference.sparse.plan import Keeper
-from choicegp.inference.starts import FIRST_VARIANCE, moments_at, neighbouring_starts, recovered_sites, rescaled
+from choicegp.inference.starts import FIRST_VARIANCE, Start, moments_at, neighbouring_starts, recovered_sites, rescaled
 from choicegp.model.error_models import DISCERNIBILITY
 from choicegp.model.prior import Objects, UtilityPrior
 
@@ -211,7 +212,7 @@ def _fit_at_objects(
             first = task if isinstance(method, Dense) else task._replace(max_iter=Dense().max_iter)
             place = None if warm is None else moments_at(warm.posterior, problem.objects)
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
-            before = infer(DenseInference(first, place, grown), task.watch)
+            before = infer(_dense_inference(first, place, grown), task.watch)
         if before is not None and isinstance(method, Dense):
             if options.intervals and not clock.is_up:
                 return _with_intervals(task, before)
@@ -227,6 +228,14 @@ def _with_threshold(prior: UtilityPrior, objects: Objects) -> UtilityPrior:
     """Add a threshold, whose utilities are at first about as large as the objects' own."""
     size = np.mean(np.asarray(prior.variance(objects)), axis=1)
     return UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, np.log(size))
+
+
+def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start]) -> DenseInference:
+    """Return how a dense fit is made: with many objects, most of its steps are made at some of them."""
+    is_new, has_effects = place is None and not grown, task.prior.log_effect_variance is not None
+    if is_new and not has_effects and len(task.problem.valid) > MANY:
+        return ReducedInference(task)
+    return DenseInference(task, place, grown)
 
 
 def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:

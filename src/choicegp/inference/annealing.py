@@ -20,6 +20,7 @@ from choicegp.model.prior import UtilityPrior
 
 BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 _ATTEMPTS = 4  # at a block of steps
+_QUICK = 400  # objects up to which a block is made in one piece
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 
 Schedule = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -44,14 +45,14 @@ class Course(NamedTuple):
     @property
     def n_steps(self) -> int:
         """Number of steps made."""
-        return BLOCK * len(self.traces)
+        return sum(len(trace.bound) for trace in self.traces)
 
     @property
     def quality(self) -> tuple[int, float]:
         """What starts are compared by."""
         # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
         objective = float(self.traces[-1].objective[-1])
-        return len(self.traces), objective if np.isfinite(objective) else -np.inf
+        return self.n_steps, objective if np.isfinite(objective) else -np.inf
 
 
 class AnnealedInference(ABC):
@@ -62,6 +63,8 @@ class AnnealedInference(ABC):
 
     def __init__(self, task: Task, grown: Sequence[Any] = ()) -> None:
         self.task, self.grown = task, grown
+        # Steps of many objects take seconds: the clock, and the bar, are looked at after each.
+        self.piece = BLOCK if len(task.problem.valid) <= _QUICK else 1
 
     @abstractmethod
     def warm_state(self) -> Any:
@@ -130,16 +133,31 @@ class AnnealedInference(ABC):
         """Make some steps; ones that leave the numbers are tried again, smaller and steadier."""
         schedule = np.asarray(weights, float), np.full(BLOCK, learn), np.full(BLOCK, steady)
         tried = course.state
+
+        def say(n: int, bound: float) -> None:
+            self.task.watch.report(phase, course.n_steps + n, bound)
+
         for _ in range(_ATTEMPTS):
-            after, trace = self.advance(tried, schedule)
-            trace = StepTrace(*(np.asarray(part) for part in trace))  # type: ignore[arg-type]
+            after, trace = self._advanced(tried, schedule, say)
             if np.all(np.isfinite(trace.objective)) and self.is_healthy(after):
-                self.task.watch.report(phase, course.n_steps + BLOCK, float(trace.bound[-1]))
                 break
             tried = self.steadier(tried._replace(rho=0.25 * tried.rho, rate=0.25 * tried.rate))
         else:
             after = course.state
         return course._replace(state=after, traces=(*course.traces, trace))
+
+    def _advanced(self, state: Any, schedule: Schedule, say: Callable[[int, float], None]) -> tuple[Any, StepTrace]:
+        """Make the steps of a schedule, or those for which there is time, a few at a time."""
+        traces: list[StepTrace] = []
+        for n in range(0, BLOCK, self.piece):
+            state, trace = self.advance(state, tuple(part[n : n + self.piece] for part in schedule))  # type: ignore[arg-type]
+            traces.append(StepTrace(*(np.asarray(part) for part in trace)))  # type: ignore[arg-type]
+            if not np.all(np.isfinite(traces[-1].objective)):
+                break
+            say(n + self.piece, float(traces[-1].bound[-1]))
+            if self.task.watch.is_up:
+                break
+        return state, StepTrace(*map(np.concatenate, zip(*traces, strict=True)))
 
     def _side_by_side(self, function: Callable[[Any], Any], starts: Iterable[Any]) -> list[Any]:
         """Call a function of a start in several threads."""

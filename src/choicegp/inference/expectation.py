@@ -19,6 +19,7 @@ _CHUNK = 50_000  # utility differences worked on at a time: temporaries of this 
 _UNROLLED = 12  # largest small Cholesky factorisation that is written out
 _LOOPED = 64  # largest that is a loop of rank-one updates over the whole batch; beyond, LAPACK one by one
 _BITS = 30
+_COLUMNS = 100_000  # numbers in the columns of roots that are multiplied at a time
 
 
 class Marginals(NamedTuple):
@@ -41,19 +42,16 @@ class SharedCovariance(NamedTuple):
 
     def inside(self, rows: Array | np.ndarray) -> Array:
         """Return the covariances (d, d, a, a, m) inside sets whose objects are ``rows`` (a, m)."""
-        d, t, _ = self.spread.shape
+        d, r, t = self.spread.shape
         a, m = rows.shape
         xp: Any = np if isinstance(self.spread, np.ndarray) else jnp
-        if a * a * m > t * t:
+        if r == t and a * a * m > t * t:
             return self.full(xp)[..., rows[:, None], rows[None, :]]
-        # Whole rows are gathered, which lie together, for one set after the other.
-        by_object = xp.swapaxes(self.spread, 1, 2), xp.swapaxes(self.own, 1, 2)
-        sets, own = (xp.swapaxes(part[:, rows.T], 0, 1) for part in by_object)  # (m, d, a, t)
-        sets = sets.reshape(m, d * a, t)
-        both = (sets @ xp.swapaxes(sets, 1, 2)).reshape(m, d, a, d, a)
-        own = xp.moveaxis(own @ xp.swapaxes(own, 2, 3), 0, 1)  # (d, m, a, a)
-        same = xp.eye(d)[:, :, None, None, None] * xp.moveaxis(own, 1, 3)[:, None]
-        return xp.moveaxis(xp.moveaxis(both, 0, 4), 1, 2) + same
+        # The columns of all utilities side by side, and which of them belong to a set.
+        columns = (np.arange(d)[:, None, None] * t + rows).reshape(d * a, m)
+        both = inside(xp.concatenate(list(self.spread), axis=1)[None], columns)
+        both = xp.swapaxes(both.reshape(d, a, d, a, m), 1, 2)
+        return both + xp.eye(d)[:, :, None, None, None] * inside(self.own, rows)[:, None]
 
     def full(self, xp: Any = np) -> Array:
         """Return all covariances, (d, d, t, t)."""
@@ -61,6 +59,32 @@ class SharedCovariance(NamedTuple):
         flat = xp.moveaxis(self.spread, 0, 1).reshape(t, d * t)
         both = xp.swapaxes((flat.T @ flat).reshape(d, t, d, t), 1, 2)
         return both + xp.eye(d)[:, :, None, None] * (xp.swapaxes(self.own, 1, 2) @ self.own)[:, None]
+
+
+def inside(roots: Array, rows: Array | np.ndarray) -> Array:
+    """Return the products R^T R (n, a, a, m) of the columns ``rows`` (a, m) of roots (n, r, t), set by set.
+
+    In chunks whose columns stay in a core's cache, and for small sets written as sums: a batch of small products of
+    matrices takes several times as long.
+    """
+    n, r, _ = roots.shape
+    a, m = rows.shape
+    if isinstance(roots, np.ndarray):
+        own = np.swapaxes(roots, 1, 2)[:, rows.T]
+        return np.moveaxis(own @ np.swapaxes(own, 2, 3), 1, 3)  # type: ignore[return-value]
+    by_column, is_small = jnp.swapaxes(roots, 1, 2), a <= _UNROLLED
+    size = min(m, max(1, _COLUMNS // (n * r * a))) if is_small else 1
+
+    def of_chunk(columns: Array) -> Array:
+        own = by_column[:, columns]  # (n, size, a, r)
+        if is_small:
+            return jnp.sum(own[:, :, :, None] * own[:, :, None], axis=-1)
+        return jnp.stack([one @ one.T for one in own[:, 0]])[:, None]
+
+    n_chunks = -(-m // size)
+    chunks = jnp.pad(jnp.asarray(rows).T, ((0, n_chunks * size - m), (0, 0))).reshape(n_chunks, size, a)
+    found = jnp.moveaxis(jax.lax.map(of_chunk, chunks), 0, 1)  # (n, chunks, size, a, a)
+    return jnp.moveaxis(found.reshape(n, -1, a, a)[:, :m], 1, 3)
 
 
 def latin_normals(

@@ -4,13 +4,14 @@ The optimal Gaussian posterior has precision K^-1 + sum_k E_k P_k E_k^T with one
 utility, and natural parameter sum_k E_k eta_k.  Only the global sums are kept.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.inference.problem import SetBatch
+from choicegp.inference.problem import Problem, SetBatch
 from choicegp.model.derivatives import ExpectedDerivatives
 
 
@@ -24,6 +25,14 @@ class Sites(NamedTuple):
 def zero_sites(n_utilities: int, n_objects: int) -> Sites:
     """Return sites that say nothing."""
     return Sites(jnp.zeros((n_utilities, n_objects, n_objects)), jnp.zeros((n_utilities, n_objects)))
+
+
+def scattered(problem: Problem, precision: Sequence[Array]) -> Array:
+    """Add up the precisions (d, a, a, m) of the sets of each batch: (d, t, t)."""
+    total = jnp.zeros((len(precision[0]), len(problem.valid), len(problem.valid)))
+    for batch, own in zip(problem.batches, precision, strict=True):
+        total = total.at[:, batch.rows[:, None], batch.rows[None, :]].add(own)
+    return total
 
 
 def psd_part(curvature: Array) -> Array:

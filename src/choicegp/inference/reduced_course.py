@@ -1,0 +1,106 @@
+"""The course of dense inference with many objects: most steps are made at some of them.
+
+Starts are annealed and compared at few inducing objects, the best one is followed at more, and its last steps are made
+at as many as the bound asks for: then it is lower than the bound with all objects by at most a fraction of a nat.
+Where half of the objects would not be enough, the last steps are made with all.  In either case the posterior is made,
+and scored, with all objects.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from choicegp.data.packing import padded_size
+from choicegp.inference.annealing import Course, Schedule, StepTrace
+from choicegp.inference.dense import DenseInference, DenseState, begin
+from choicegp.inference.driver import Inferred, Verdict
+from choicegp.inference.posterior import FIRST_JITTER, LAST_JITTER, factorise_on_host
+from choicegp.inference.reduced import ReducedState, choice_of_objects, run_reduced
+from choicegp.inference.sites import Sites, scattered
+from choicegp.inference.starts import covariance_at, random_start
+from choicegp.model.prior import UtilityPrior
+
+MANY = 400
+"""Objects from which on most steps are made at some of them; with fewer, compiling takes longer than is gained."""
+_FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for the one that continues
+_LOSS = 0.2  # nats by which the bound of the last steps may be lower than with all objects
+_ENOUGH = 0.5  # of the objects: with more inducing ones, steps with all objects take no longer
+
+
+class ReducedInference(DenseInference):
+    """Annealed starts, and one long run of the best, at inducing objects whose number grows."""
+
+    def random_state(self, prior: UtilityPrior, rng: np.random.Generator) -> Any:
+        """Return the state whose utilities are smooth random functions."""
+        problem, linear = self.problem, random_start(prior, self.problem, rng).linear
+        chosen = choice_of_objects(prior, problem).first(_FIRST)
+        sizes = [batch.rows.shape for batch in problem.batches]
+        precision = tuple(np.zeros((len(linear), a, a, m)) for a, m in sizes)
+        first = begin(prior, problem, Sites(precision, linear), self.task.rate)  # type: ignore[arg-type]
+        return ReducedState(
+            first.prior, chosen, np.asarray(FIRST_JITTER), precision, linear, *first[3:]  # type: ignore[arg-type]
+        )
+
+    def begin(self) -> Course:
+        """Return the best of the starts, followed to its end, with the inducing objects that its last steps need."""
+        course = super().begin()
+        if self._ended(course) is None:
+            few = choice_of_objects(course.state.prior, self.problem, self._weight(course.state)).first(_SECOND)
+            course = self._followed(course._replace(state=course.state._replace(chosen=few)))
+        if self.task.watch.is_up or course.n_steps >= self.task.max_iter:
+            return course
+        return course._replace(state=self._last(course.state), n_tried=len(course.traces))
+
+    def _followed(self, course: Course) -> Course:
+        """Make steps until they gain next to nothing, or a limit is reached."""
+        course = course._replace(n_tried=len(course.traces))
+        while self._ended(course) is None:
+            course = self.step(course)
+        return course
+
+    def _last(self, state: ReducedState) -> ReducedState | DenseState:
+        """Return the state from which the last steps are made."""
+        choice = choice_of_objects(state.prior, self.problem, self._weight(state))
+        enough = np.flatnonzero(choice.loss <= _LOSS)
+        n = padded_size(max(_SECOND, int(enough[0])), 2) if len(enough) else len(self.problem.valid)
+        if n > _ENOUGH * len(self.problem.valid):
+            return self._with_all(state)
+        return state._replace(chosen=choice.first(n))
+
+    def _weight(self, state: ReducedState) -> np.ndarray:
+        """Return the precision of the sites at every object, of all utilities together."""
+        weight = np.zeros(len(self.problem.valid))
+        for batch, own in zip(self.problem.batches, state.precision, strict=True):
+            np.add.at(weight, np.asarray(batch.rows), np.einsum("doom->om", np.asarray(own)))
+        # Of a shared part all sites see the whole, of the others each its own: together at most all of both.
+        return weight
+
+    def _with_all(self, state: ReducedState) -> DenseState:
+        """Return the state with all objects."""
+        factor = factorise_on_host(np.asarray(covariance_at(state.prior, self.problem)))
+        sites = Sites(scattered(self.problem, state.precision), state.linear)
+        return DenseState(state.prior, factor, sites, *state[5:])
+
+    def advance(self, state: Any, schedule: Schedule) -> tuple[Any, StepTrace]:
+        """Make the steps of a schedule."""
+        if isinstance(state, DenseState):
+            return super().advance(state, schedule)
+        return run_reduced(state, schedule, self.problem, self.normals, self.task.learning)
+
+    def is_healthy(self, state: Any) -> bool:
+        """Say whether the numbers of a state are finite."""
+        if isinstance(state, DenseState):
+            return super().is_healthy(state)
+        return bool(np.all(np.isfinite(np.asarray(state.linear))))
+
+    def steadier(self, state: Any) -> Any:
+        """Return the state with more jitter."""
+        if isinstance(state, DenseState):
+            return super().steadier(state)
+        return state._replace(jitter=np.minimum(100.0 * np.asarray(state.jitter), LAST_JITTER))
+
+    def conclude(self, course: Course, verdict: Verdict) -> Inferred:
+        """Make the posterior, with all objects."""
+        if isinstance(course.state, ReducedState):
+            course = course._replace(state=self._with_all(course.state))
+        return super().conclude(course, verdict)
