@@ -115,14 +115,14 @@ class AnnealedInference(ABC):
         finite = any(np.all(np.isfinite(trace.objective)) for trace in course.traces)
         return ended if ended is None or finite else Verdict("failed", "the bound was not finite at any step")
 
-    def _ended(self, course: Course) -> Verdict | None:
+    def _ended(self, course: Course, roughly: float = 1.0) -> Verdict | None:
         traces, task = course.traces, self.task
         if len(traces) > course.n_tried:
             last = traces[-1]
             if not np.all(np.isfinite(last.objective)):
                 return Verdict("stopped", "no finite step was found; the last good place was kept")
             gained = last.objective[-1] - (traces[-2].objective[-1] if len(traces) > 1 else -np.inf)
-            small = task.tol * max(1.0, float(abs(last.objective[-1])) / 100.0)
+            small = roughly * task.tol * max(1.0, float(abs(last.objective[-1])) / 100.0)
             if abs(gained) < small and last.residual[-1] < 0.05:
                 return Verdict("converged", f"a block of {BLOCK} steps gained {gained:.2g} nats")
         if course.n_steps >= task.max_iter:

@@ -4,7 +4,7 @@ With r inducing objects Z, K_ZZ = L L^T and F = L^-1 K_ZX, a part of the utiliti
 independent rest of covariance K - F^T F.  The sites act on the first, and a set's marginal has the rest in addition,
 so that the bound is a lower bound of the one with all objects.  It is lower by about tr(Λ (K - F^T F)) / 2, which says
 how many inducing objects are enough.  Smooth utilities need far fewer than there are objects, and nothing of the order
-of all objects is factorised here: a step takes O(t r²), and O(t² r) for the products with the sites' precision.
+of all objects is factorised here, or multiplied out: a step takes O(t r²) and, for the sets, O(m a² r).
 
 With a shared part the algebra is the one of `choicegp.inference.posterior`, Q_i = Λ_i - T_i^T T_i kept as its factor.
 """
@@ -25,7 +25,7 @@ from choicegp.inference.driver import Learning
 from choicegp.inference.expectation import Marginals, SharedCovariance, expect, inside, of_differences
 from choicegp.inference.posterior import FIRST_JITTER, half_log_det
 from choicegp.inference.problem import Problem
-from choicegp.inference.sites import Sites, psd_part, scattered
+from choicegp.inference.sites import Neighbours, psd_part
 from choicegp.inference.starts import covariance_at
 from choicegp.model.prior import Objects, UtilityPrior
 
@@ -45,10 +45,6 @@ class ReducedState(NamedTuple):
     rho: Array
     rate: Array
     objective: Array
-
-    def sites(self, problem: Problem) -> Sites:
-        """Return the sum of all sites."""
-        return Sites(scattered(problem, self.precision), self.linear)
 
 
 class ReducedMoments(NamedTuple):
@@ -117,42 +113,61 @@ def _roots(cross: Array, among: Array, jitter: Array) -> tuple[Array, Array]:
     return jax.lax.map(one, (cross, among))
 
 
-def _conditioned(roots: Array, precision: Array) -> tuple[Array, Array, Array]:
-    """W with W^T W the posterior covariance F^T B^-1 F, T = W Λ, and half the log determinant of B = I + F Λ F^T."""
-    through = roots @ precision
-    b_root = jnp.linalg.cholesky(jnp.eye(len(roots)) + through @ roots.T)
-    both = solve_triangular(b_root, jnp.concatenate([roots, through], axis=1), lower=True)
-    t = roots.shape[1]
-    return both[:, :t], both[:, t:], half_log_det(b_root)
+class _Own(NamedTuple):
+    """A utility given the shared part: W, T = W Λ, half the log determinant of B, and F_0 Q."""
+
+    half: Array  # (r, t); W^T W = F^T B^-1 F
+    through: Array  # (r, t)
+    log_det: Array
+    acts: Array | None
 
 
-def condition_reduced(roots: Array, sites: Sites) -> ReducedMoments:
-    """Combine prior and sites at the inducing objects, given F (p, r, t) of each part."""
-    d = len(sites.precision)
-    is_shared = len(roots) > d
-    own, through, log_dets = jax.lax.map(lambda args: _conditioned(*args), (roots[-d:], sites.precision))
+def _own(args: tuple[Array, Array], first: Array | None, among: Neighbours) -> _Own:
+    """Condition one utility on its sites, B = I + F Λ F^T; Q = Λ - T^T T is what they say about the shared part."""
+    roots, values = args
+    r, t = roots.shape
+    # One product, and one solution, for two: with few rows these take half the time together.
+    through = among.product(roots if first is None else jnp.concatenate([roots, first]), values)
+    b_root = jnp.linalg.cholesky(jnp.eye(r) + through[:r] @ roots.T)
+    solved = solve_triangular(b_root, jnp.concatenate([roots, through[:r]], axis=1), lower=True)
+    half, own = solved[:, :t], solved[:, t:]
+    acts = None if first is None else through[r:] - (first @ own.T) @ own
+    return _Own(half, own, half_log_det(b_root), acts)
+
+
+def condition_reduced(roots: Array, values: Array, linear: Array, among: Neighbours) -> ReducedMoments:
+    """Combine prior and sites at the inducing objects.
+
+    Parameters
+    ----------
+    roots : Array (p, r, t)
+        F of each part.
+    values : Array (d, t, w)
+        Λ, at the neighbours of each object.
+    linear : Array (d, t)
+    among : Neighbours
+    """
+    d = len(linear)
+    first = roots[0] if len(roots) > d else None
+    own, through, log_dets, acts = jax.lax.map(partial(_own, first=first, among=among), (roots[-d:], values))
     shared, log_det, taken, spread = jnp.zeros(roots.shape[2]), jnp.zeros(()), None, None
-    if is_shared:
-        first = roots[0]
-        acts = [
-            first @ precision - (first @ own_through.T) @ own_through  # F_0 Q_i
-            for precision, own_through in zip(sites.precision, through, strict=True)
-        ]
-        b_root = jnp.linalg.cholesky(jnp.eye(len(first)) + sum(acts, jnp.zeros_like(first)) @ first.T)
+    if first is not None:
+        b_root = jnp.linalg.cholesky(jnp.eye(len(first)) + jnp.sum(acts, axis=0) @ first.T)
         solved = solve_triangular(b_root, jnp.concatenate([first, *acts], axis=1), lower=True)
         half, *rest = jnp.split(solved, d + 1, axis=1)
-        taken = jnp.stack(rest)
-        pulled = sites.linear - jnp.einsum("drt,drs,ds->dt", through, own, sites.linear)
-        shared, log_det = half.T @ (half @ jnp.sum(pulled, axis=0)), half_log_det(b_root)
-        spread = jax.lax.map(lambda args: half - (args[0] @ args[1].T) @ args[1], (taken, roots[1:]))
-    say = sites.linear - sites.precision @ shared
-    mean = shared + jnp.einsum("drt,dr->dt", own, jnp.einsum("drt,dt->dr", own, say))
-    dual = sites.linear - jnp.einsum("dst,dt->ds", sites.precision, mean)
+        taken = jnp.stack(rest)  # W_0 Q
+        said = jnp.einsum("drt,dr->dt", through, jnp.einsum("drt,dt->dr", own, linear))
+        shared, log_det = half.T @ (half @ jnp.sum(linear - said, axis=0)), half_log_det(b_root)
+        spread = jnp.stack([half - (part @ root.T) @ root for part, root in zip(taken, roots[1:], strict=True)])
+    times = jax.vmap(among.of_vector)
+    left = linear - times(values, jnp.broadcast_to(shared, linear.shape))
+    mean = shared + jnp.einsum("drt,dr->dt", own, jnp.einsum("drt,dt->dr", own, left))
+    dual = linear - times(values, mean)
     traced = jnp.sum(through * own)
     slopes = [jnp.concatenate([one[None], part]) for one, part in zip(dual, through, strict=True)]
-    if taken is not None and spread is not None:
+    if taken is not None:
         traced += jnp.sum(taken * spread)
-        whole = [jnp.sum(dual, axis=0, keepdims=True), through.reshape(-1, through.shape[2]), jnp.sum(taken, axis=0)]
+        whole = [jnp.sum(dual, axis=0, keepdims=True), *through, jnp.sum(taken, axis=0)]
         slopes = [jnp.concatenate(whole), *(jnp.concatenate(pair) for pair in zip(slopes, taken, strict=True))]
         dual = jnp.concatenate([whole[0], dual])
     kl = log_det + jnp.sum(log_dets) + 0.5 * (jnp.sum(mean * dual[-d:]) - traced)
@@ -188,12 +203,13 @@ def _slope(moments: ReducedMoments, lower: Array, roots: Array, precision: tuple
 
 
 def _step(
-    state: ReducedState, schedule: tuple[Array, Array, Array], problem: Problem, normals: tuple, learning: Learning
-) -> tuple[ReducedState, StepTrace]:
+    state: ReducedState, schedule: tuple[Array, Array, Array], problem: Problem, among: Neighbours,
+    normals: tuple, learning: Learning,
+) -> tuple[ReducedState, StepTrace]:  # fmt: skip
     weight, learn, steady = schedule
-    (cross, among, within), pull_back = jax.vjp(lambda prior: covariances(prior, problem, state.chosen), state.prior)
-    lower, roots = _roots(cross, among, state.jitter)
-    moments = condition_reduced(roots, state.sites(problem))
+    (cross, square, within), pull_back = jax.vjp(lambda prior: covariances(prior, problem, state.chosen), state.prior)
+    lower, roots = _roots(cross, square, state.jitter)
+    moments = condition_reduced(roots, among.values(state.precision), state.linear, among)
     mean, value, lapsed = moments.mean, jnp.zeros(()), jnp.zeros(())
     forces, linear, precision = jnp.zeros_like(mean), jnp.zeros_like(mean), []
     for batch, draws, own in zip(problem.batches, normals, within, strict=True):
@@ -227,7 +243,7 @@ def _step(
 
 @partial(program, static="learning")
 def run_reduced(
-    state: ReducedState, schedule: tuple, problem: Problem, normals: tuple, learning: Learning
+    state: ReducedState, schedule: tuple, problem: Problem, among: Neighbours, normals: tuple, learning: Learning
 ) -> tuple[ReducedState, StepTrace]:
     """Make the steps of a schedule."""
-    return jax.lax.scan(lambda s, x: _step(s, x, problem, normals, learning), state, schedule)
+    return jax.lax.scan(lambda s, x: _step(s, x, problem, among, normals, learning), state, schedule)

@@ -8,15 +8,17 @@ and scored, with all objects.
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from choicegp.data.packing import padded_size
 from choicegp.inference.annealing import Course, Schedule, StepTrace
 from choicegp.inference.dense import DenseInference, DenseState, begin
-from choicegp.inference.driver import Inferred, Verdict
+from choicegp.inference.driver import Inferred, Task, Verdict
 from choicegp.inference.posterior import FIRST_JITTER, LAST_JITTER, factorise_on_host
 from choicegp.inference.reduced import ReducedState, choice_of_objects, run_reduced
-from choicegp.inference.sites import Sites, scattered
+from choicegp.inference.sites import Sites, neighbours
 from choicegp.inference.starts import covariance_at, random_start
 from choicegp.model.prior import UtilityPrior
 
@@ -24,11 +26,16 @@ MANY = 400
 """Objects from which on most steps are made at some of them; with fewer, compiling takes longer than is gained."""
 _FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for the one that continues
 _LOSS = 0.2  # nats by which the bound of the last steps may be lower than with all objects
+_ROUGHLY = 5.0  # times the tolerance at which the steps before the last ones end
 _ENOUGH = 0.5  # of the objects: with more inducing ones, steps with all objects take no longer
 
 
 class ReducedInference(DenseInference):
     """Annealed starts, and one long run of the best, at inducing objects whose number grows."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.among = jax.tree.map(jnp.asarray, neighbours(task.problem))
 
     def random_state(self, prior: UtilityPrior, rng: np.random.Generator) -> Any:
         """Return the state whose utilities are smooth random functions."""
@@ -54,7 +61,7 @@ class ReducedInference(DenseInference):
     def _followed(self, course: Course) -> Course:
         """Make steps until they gain next to nothing, or a limit is reached."""
         course = course._replace(n_tried=len(course.traces))
-        while self._ended(course) is None:
+        while self._ended(course, _ROUGHLY) is None:
             course = self.step(course)
         return course
 
@@ -78,14 +85,19 @@ class ReducedInference(DenseInference):
     def _with_all(self, state: ReducedState) -> DenseState:
         """Return the state with all objects."""
         factor = factorise_on_host(np.asarray(covariance_at(state.prior, self.problem)))
-        sites = Sites(scattered(self.problem, state.precision), state.linear)
+        t = len(self.problem.valid)
+        precision = np.zeros((len(state.linear), t, t))
+        for batch, own in zip(self.problem.batches, state.precision, strict=True):
+            rows = np.asarray(batch.rows)
+            np.add.at(precision, (slice(None), rows[:, None], rows[None, :]), np.asarray(own))
+        sites = Sites(precision, state.linear)  # type: ignore[arg-type]
         return DenseState(state.prior, factor, sites, *state[5:])
 
     def advance(self, state: Any, schedule: Schedule) -> tuple[Any, StepTrace]:
         """Make the steps of a schedule."""
         if isinstance(state, DenseState):
             return super().advance(state, schedule)
-        return run_reduced(state, schedule, self.problem, self.normals, self.task.learning)
+        return run_reduced(state, schedule, self.problem, self.among, self.normals, self.task.learning)
 
     def is_healthy(self, state: Any) -> bool:
         """Say whether the numbers of a state are finite."""

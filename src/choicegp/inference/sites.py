@@ -7,12 +7,16 @@ utility, and natural parameter sum_k E_k eta_k.  Only the global sums are kept.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from choicegp.data.packing import padded_size
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.model.derivatives import ExpectedDerivatives
+
+_MOST_NEIGHBOURS = 8  # an eighth of the objects: with more neighbours, a plain product of matrices is faster
 
 
 class Sites(NamedTuple):
@@ -27,12 +31,61 @@ def zero_sites(n_utilities: int, n_objects: int) -> Sites:
     return Sites(jnp.zeros((n_utilities, n_objects, n_objects)), jnp.zeros((n_utilities, n_objects)))
 
 
-def scattered(problem: Problem, precision: Sequence[Array]) -> Array:
-    """Add up the precisions (d, a, a, m) of the sets of each batch: (d, t, t)."""
-    total = jnp.zeros((len(precision[0]), len(problem.valid), len(problem.valid)))
-    for batch, own in zip(problem.batches, precision, strict=True):
-        total = total.at[:, batch.rows[:, None], batch.rows[None, :]].add(own)
-    return total
+class Neighbours(NamedTuple):
+    """Which objects are shown together: where the sum of the sites' precisions is not zero.
+
+    ``columns`` (t, w) are the neighbours of every object, itself included, and a matrix is its values there.  Where
+    most objects meet most others, all are neighbours, and the values are the matrix itself.
+    """
+
+    columns: np.ndarray
+    places: tuple[np.ndarray, ...]  # (a, a, m) for each batch: where the blocks of its sets are among t w values
+
+    def values(self, precision: Sequence[Array]) -> Array:
+        """Add up the precisions (d, a, a, m) of the sets of each batch: (d, t, w)."""
+        t, w = self.columns.shape
+        total = jnp.zeros((len(precision[0]), t * w))
+        for places, own in zip(self.places, precision, strict=True):
+            total = total.at[:, places].add(own)
+        return total.reshape(-1, t, w)
+
+    def product(self, rows: Array, values: Array) -> Array:
+        """Multiply rows (n, t) by the symmetric matrix that has these values (t, w)."""
+        t, w = self.columns.shape
+        if w == t:
+            return rows @ values
+        table, columns = rows.T, jnp.asarray(self.columns)
+
+        def add(j: Array, total: Array) -> Array:
+            return total + values[:, j, None] * table[columns[:, j]]
+
+        return jax.lax.fori_loop(0, w, add, jnp.zeros_like(table)).T
+
+    def of_vector(self, values: Array, vector: Array) -> Array:
+        """Multiply the matrix that has these values (t, w) by a vector (t,)."""
+        return jnp.sum(values * vector[jnp.asarray(self.columns)], axis=1)
+
+
+def neighbours(problem: Problem) -> Neighbours:
+    """Find the objects that are shown together."""
+    t, pairs = len(problem.valid), []
+    for batch in problem.batches:
+        rows, present = np.asarray(batch.rows, np.int64), np.asarray(batch.present) & (np.asarray(batch.sets) >= 0)
+        both = present[:, None] & present[None, :]
+        # What is not there has no precision, wherever that is put.
+        pairs.append(np.where(both, rows[:, None] * t + rows[None, :], (rows * (t + 1))[:, None]))
+    found = np.unique(np.concatenate([own.ravel() for own in pairs] + [np.arange(t) * (t + 1)]))
+    first = np.searchsorted(found, np.arange(t) * t)
+    width = int(np.max(np.diff(np.append(first, len(found)))))
+    if width > t // _MOST_NEIGHBOURS:
+        return Neighbours(np.broadcast_to(np.arange(t, dtype=np.int32), (t, t)), tuple(map(np.int32, pairs)))
+    width = padded_size(width, 2)
+    place = np.arange(len(found)) - first[found // t] + found // t * width
+    columns = np.zeros(t * width, np.int32)
+    columns[place] = found % t
+    return Neighbours(
+        columns.reshape(t, width), tuple(place[np.searchsorted(found, own)].astype(np.int32) for own in pairs)
+    )
 
 
 def psd_part(curvature: Array) -> Array:
