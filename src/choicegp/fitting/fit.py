@@ -212,7 +212,7 @@ def _fit_at_objects(
             first = task if isinstance(method, Dense) else task._replace(max_iter=Dense().max_iter)
             place = None if warm is None else moments_at(warm.posterior, problem.objects)
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
-            before = infer(_dense_inference(first, place, grown), task.watch)
+            before = infer(_dense_inference(first, place, grown, options.n_jobs), task.watch)
         if before is not None and isinstance(method, Dense):
             if options.intervals and not clock.is_up:
                 return _with_intervals(task, before)
@@ -230,11 +230,11 @@ def _with_threshold(prior: UtilityPrior, objects: Objects) -> UtilityPrior:
     return UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, np.log(size))
 
 
-def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start]) -> DenseInference:
+def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_jobs: int | None) -> DenseInference:
     """Return how a dense fit is made: with many objects, most of its steps are made at some of them."""
     is_new, has_effects = place is None and not grown, task.prior.log_effect_variance is not None
     if is_new and not has_effects and len(task.problem.valid) > MANY:
-        return ReducedInference(task)
+        return ReducedInference(task._replace(n_jobs=n_threads(n_jobs, MANY)))
     return DenseInference(task, place, grown)
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.packing import padded_size
 from choicegp.inference.annealing import Course, Schedule, StepTrace
 from choicegp.inference.dense import DenseInference, DenseState, begin
@@ -50,13 +51,21 @@ class ReducedInference(DenseInference):
 
     def begin(self) -> Course:
         """Return the best of the starts, followed to its end, with the inducing objects that its last steps need."""
-        course = super().begin()
-        if self._ended(course) is None:
-            few = choice_of_objects(course.state.prior, self.problem, self._weight(course.state)).first(_SECOND)
-            course = self._followed(course._replace(state=course.state._replace(chosen=few)))
+        with linear_algebra_for(_SECOND):
+            course = super().begin()
+            if self._ended(course) is None:
+                few = choice_of_objects(course.state.prior, self.problem, self._weight(course.state)).first(_SECOND)
+                course = self._followed(course._replace(state=course.state._replace(chosen=few)))
         if self.task.watch.is_up or course.n_steps >= self.task.max_iter:
             return course
         return course._replace(state=self._last(course.state), n_tried=len(course.traces))
+
+    def step(self, course: Course) -> Course:
+        """Make a block of steps at full weight."""
+        if isinstance(course.state, DenseState):
+            return super().step(course)
+        with linear_algebra_for(len(course.state.chosen)):
+            return super().step(course)
 
     def _followed(self, course: Course) -> Course:
         """Make steps until they gain next to nothing, or a limit is reached."""
