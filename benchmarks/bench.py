@@ -15,12 +15,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from choicegp.experiments.markdown import markdown_table, table_row
 
 HERE = Path(__file__).parent
 PROBLEMS = ("sincos", "pairs", "tens")
 METHODS = ("dense", "auto", "paper-converged", "paper")
-SIZES = ((500, 3000), (1000, 3000), (2000, 3000), (1000, 1000), (1000, 2000), (1000, 4000), (1000, 8000))
+SIZES = ((500, 3000), (1000, 3000), (1500, 3000), (2000, 3000), (1000, 1000), (1000, 2000), (1000, 4000), (1000, 8000))
 
 
 def run(script: str, *arguments: str, cache: str) -> dict:
@@ -67,25 +69,26 @@ def methods_table(methods: Sequence[str], problems: Sequence[str]) -> None:
             )
 
 
-def scale_table() -> None:
-    """Print seconds and memory against objects and sets."""
+def scale_table(sizes: Sequence[tuple[int, int]] = SIZES) -> None:
+    """Print seconds and memory against objects and sets, and the exponents with which they grow."""
     head = (
-        "shown objects",
-        "sets of 3",
-        "s (one start)",
-        "steps",
-        "ms a step",
-        "ms bare factorisations",
-        "ratio",
-        "GiB",
-    )
+        "shown objects", "sets of 3", "s", "s of the processor", "steps", "ELBO", "bare factorisations of a step, ms",
+        "a step, all starts counted, x bare", "GiB",
+    )  # fmt: skip
     print("\n" + markdown_table(head, []))
-    for n_objects, n_sets in SIZES:
+    rows = []
+    for n_objects, n_sets in sizes:
         with tempfile.TemporaryDirectory() as cache:
             r = run("scale.py", str(n_objects), str(n_sets), cache=cache)
-        times = (f"{r['step_ms']:.0f}", f"{r['bare_ms']:.0f}", f"{r['ratio']:.1f}", f"{r['memory_gib']:.2f}")
-        steps = f"{r['steps']} ({r['status']})"
-        print(table_row((r["objects"], r["sets"], f"{r['seconds']:.1f}", steps, *times)), flush=True)
+        rows.append(r)
+        times = (f"{r['seconds']:.1f}", f"{r['on_processor']:.1f}", f"{r['steps']} ({r['status']})", f"{r['elbo']:.1f}")
+        last = (f"{r['bare_ms']:.0f}", f"{r['ratio']:.1f}", f"{r['memory_gib']:.2f}")
+        print(table_row((r["objects"], r["sets"], *times, *last)), flush=True)
+    for name, other in (("objects", "sets"), ("sets", "objects")):
+        same = [r for r in rows if abs(r[other] / (3000 if other == "sets" else 1000) - 1.0) < 0.05]
+        if len({r[name] for r in same}) > 1:
+            logs = np.log([[r[name], r["on_processor"]] for r in same])
+            print(f"\nSeconds of the processor grow with {name} to the power {np.polyfit(*logs.T, 1)[0]:.2f}.")
 
 
 def main() -> None:

@@ -215,7 +215,9 @@ def _step(
     for batch, draws, own in zip(problem.batches, normals, within, strict=True):
         rows = batch.rows
         expected = expect(_marginals(moments, roots, own, rows), batch, draws, state.lapse)
-        curvature, gradient = (weight * batch.weight * part for part in (psd_part(expected.curvature), expected.gradient))
+        curvature, gradient = (
+            weight * batch.weight * part for part in (psd_part(expected.curvature), expected.gradient)
+        )
         precision.append(curvature)
         forces = forces.at[:, rows].add(gradient)
         linear = linear.at[:, rows].add(gradient + jnp.einsum("dopm,dpm->dom", curvature, mean[:, rows]))

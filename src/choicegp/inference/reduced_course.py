@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from choicegp.compute.threads import linear_algebra_for
-from choicegp.data.packing import padded_size
 from choicegp.inference.annealing import Course, Schedule, StepTrace
 from choicegp.inference.dense import DenseInference, DenseState, begin
 from choicegp.inference.driver import Inferred, Task, Verdict
@@ -27,7 +26,7 @@ MANY = 400
 """Objects from which on most steps are made at some of them; with fewer, compiling takes longer than is gained."""
 _FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for the one that continues
 _LOSS = 0.2  # nats by which the bound of the last steps may be lower than with all objects
-_ROUGHLY = 5.0  # times the tolerance at which the steps before the last ones end
+_ROUGHLY = 20.0  # times the tolerance at which the steps before the last ones end
 _ENOUGH = 0.5  # of the objects: with more inducing ones, steps with all objects take no longer
 
 
@@ -46,7 +45,12 @@ class ReducedInference(DenseInference):
         precision = tuple(np.zeros((len(linear), a, a, m)) for a, m in sizes)
         first = begin(prior, problem, Sites(precision, linear), self.task.rate)  # type: ignore[arg-type]
         return ReducedState(
-            first.prior, chosen, np.asarray(FIRST_JITTER), precision, linear, *first[3:]  # type: ignore[arg-type]
+            first.prior,
+            chosen,
+            np.asarray(FIRST_JITTER),
+            precision,
+            linear,
+            *first[3:],  # type: ignore[arg-type]
         )
 
     def begin(self) -> Course:
@@ -78,7 +82,7 @@ class ReducedInference(DenseInference):
         """Return the state from which the last steps are made."""
         choice = choice_of_objects(state.prior, self.problem, self._weight(state))
         enough = np.flatnonzero(choice.loss <= _LOSS)
-        n = padded_size(max(_SECOND, int(enough[0])), 2) if len(enough) else len(self.problem.valid)
+        n = max(_SECOND, -(-int(enough[0]) // _FIRST) * _FIRST) if len(enough) else len(self.problem.valid)
         if n > _ENOUGH * len(self.problem.valid):
             return self._with_all(state)
         return state._replace(chosen=choice.first(n))

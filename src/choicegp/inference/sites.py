@@ -18,6 +18,8 @@ from choicegp.model.derivatives import ExpectedDerivatives
 
 _MOST_NEIGHBOURS = 8  # an eighth of the objects: with more neighbours, a plain product of matrices is faster
 
+_CACHED = 64  # rows that are multiplied at a time
+
 
 class Sites(NamedTuple):
     """The sum of all sites."""
@@ -54,12 +56,21 @@ class Neighbours(NamedTuple):
         t, w = self.columns.shape
         if w == t:
             return rows @ values
-        table, columns = rows.T, jnp.asarray(self.columns)
+        columns, n = jnp.asarray(self.columns), len(rows)
 
-        def add(j: Array, total: Array) -> Array:
-            return total + values[:, j, None] * table[columns[:, j]]
+        def of_part(part: Array) -> Array:
+            table = part.T
 
-        return jax.lax.fori_loop(0, w, add, jnp.zeros_like(table)).T
+            def add(j: Array, total: Array) -> Array:
+                return total + values[:, j, None] * table[columns[:, j]]
+
+            return jax.lax.fori_loop(0, w, add, jnp.zeros_like(table)).T
+
+        if n <= _CACHED:
+            return of_part(rows)
+        # A part at a time stays in a core's cache.
+        parts = jnp.pad(rows, ((0, -n % _CACHED), (0, 0))).reshape(-1, _CACHED, t)
+        return jax.lax.map(of_part, parts).reshape(-1, t)[:n]
 
     def of_vector(self, values: Array, vector: Array) -> Array:
         """Multiply the matrix that has these values (t, w) by a vector (t,)."""
