@@ -27,6 +27,7 @@ MANY = 400
 _FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for the one that continues
 _LOSS = 0.2  # nats by which the bound of the last steps may be lower than with all objects
 _ROUGHLY = 20.0  # times the tolerance at which the steps before the last ones end
+_FAST, _SLOW = 0.4, 0.1  # rates of the hyperparameters after the first change of objects, and at least after the last
 _ENOUGH = 0.5  # of the objects: with more inducing ones, steps with all objects take no longer
 
 
@@ -59,7 +60,10 @@ class ReducedInference(DenseInference):
             course = super().begin()
             if self._ended(course) is None:
                 few = choice_of_objects(course.state.prior, self.problem, self._weight(course.state)).first(_SECOND)
-                course = self._followed(course._replace(state=course.state._replace(chosen=few)))
+                # At few objects the hyperparameters went where little is lost; from there the way may be long.
+                course = self._followed(
+                    course._replace(state=course.state._replace(chosen=few, rate=np.asarray(_FAST)))
+                )
         if self.task.watch.is_up or course.n_steps >= self.task.max_iter:
             return course
         return course._replace(state=self._last(course.state), n_tried=len(course.traces))
@@ -85,7 +89,7 @@ class ReducedInference(DenseInference):
         n = max(_SECOND, -(-int(enough[0]) // _FIRST) * _FIRST) if len(enough) else len(self.problem.valid)
         if n > _ENOUGH * len(self.problem.valid):
             return self._with_all(state)
-        return state._replace(chosen=choice.first(n))
+        return state._replace(chosen=choice.first(n), rate=np.maximum(state.rate, _SLOW))
 
     def _weight(self, state: ReducedState) -> np.ndarray:
         """Return the precision of the sites at every object, of all utilities together."""
@@ -104,7 +108,7 @@ class ReducedInference(DenseInference):
             rows = np.asarray(batch.rows)
             np.add.at(precision, (slice(None), rows[:, None], rows[None, :]), np.asarray(own))
         sites = Sites(precision, state.linear)  # type: ignore[arg-type]
-        return DenseState(state.prior, factor, sites, *state[5:])
+        return DenseState(state.prior, factor, sites, *state[5:])._replace(rate=np.maximum(state.rate, _SLOW))
 
     def advance(self, state: Any, schedule: Schedule) -> tuple[Any, StepTrace]:
         """Make the steps of a schedule."""
