@@ -100,10 +100,15 @@ def begin(prior: UtilityPrior, problem: Problem, sites: Sites, lapse: Array | No
     """Make the first state, of NumPy arrays: every operation of JAX outside a program is compiled by itself."""
     factor = factorise_on_host(np.asarray(covariance_at(prior, problem)))
     prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
+    return DenseState(prior, factor, sites, lapse, *first_pace(prior))
+
+
+def first_pace(prior: UtilityPrior) -> tuple[Adam, Any, Any, Any]:
+    """Return what a first state says about its steps: Adam, rho, rate and objective."""
     adam = Adam.begin(np.zeros(sum(leaf.size for leaf in jax.tree.leaves(prior))))
     # With explicit types: a weakly typed number in the first state would have the block compiled twice.
     rho, rate, objective = (np.asarray(number, float) for number in (0.5, _RATE, -np.inf))
-    return DenseState(prior, factor, sites, lapse, adam, rho, rate, objective)  # type: ignore[arg-type]
+    return adam, rho, rate, objective
 
 
 @program

@@ -14,7 +14,7 @@ import numpy as np
 
 from choicegp.compute.threads import linear_algebra_for
 from choicegp.inference.annealing import Course, Schedule, StepTrace
-from choicegp.inference.dense import DenseInference, DenseState, begin
+from choicegp.inference.dense import DenseInference, DenseState, first_pace
 from choicegp.inference.driver import Inferred, Task, Verdict
 from choicegp.inference.posterior import FIRST_JITTER, LAST_JITTER, factorise_on_host
 from choicegp.inference.reduced import ReducedState, choice_of_objects, run_reduced
@@ -41,18 +41,12 @@ class ReducedInference(DenseInference):
     def random_state(self, prior: UtilityPrior, rng: np.random.Generator) -> Any:
         """Return the state whose utilities are smooth random functions."""
         problem, linear = self.problem, random_start(prior, self.problem, rng).linear
+        prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
         chosen = choice_of_objects(prior, problem).first(_FIRST)
         sizes = [batch.rows.shape for batch in problem.batches]
         precision = tuple(np.zeros((len(linear), a, a, m)) for a, m in sizes)
-        first = begin(prior, problem, Sites(precision, linear), self.task.rate)  # type: ignore[arg-type]
-        return ReducedState(
-            first.prior,
-            chosen,
-            np.asarray(FIRST_JITTER),
-            precision,
-            linear,
-            *first[3:],  # type: ignore[arg-type]
-        )
+        jitter, pace = np.asarray(FIRST_JITTER), first_pace(prior)
+        return ReducedState(prior, chosen, jitter, precision, linear, self.task.rate, *pace)  # type: ignore[arg-type]
 
     def begin(self) -> Course:
         """Return the best of the starts, followed to its end, with the inducing objects that its last steps need."""
@@ -96,7 +90,6 @@ class ReducedInference(DenseInference):
         weight = np.zeros(len(self.problem.valid))
         for batch, own in zip(self.problem.batches, state.precision, strict=True):
             np.add.at(weight, np.asarray(batch.rows), np.einsum("doom->om", np.asarray(own)))
-        # Of a shared part all sites see the whole, of the others each its own: together at most all of both.
         return weight
 
     def _with_all(self, state: ReducedState) -> DenseState:
