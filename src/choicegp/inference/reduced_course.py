@@ -1,4 +1,4 @@
-"""The course of dense inference with many objects: most steps are made at some of them.
+"""The course of dense inference with many objects: the majority of steps is made at some of them.
 
 Starts are annealed and compared at few inducing objects, the best one is followed at more, and its last steps are made
 at as many as the bound asks for: then it is lower than the bound with all objects by at most a fraction of a nat.
@@ -23,7 +23,7 @@ from choicegp.inference.starts import covariance_at, random_start
 from choicegp.model.prior import UtilityPrior
 
 MANY = 400
-"""Objects from which on most steps are made at some of them; with fewer, compiling takes longer than is gained."""
+"""Objects from which on the majority of steps is made at some of them; with fewer, compiling takes longer than is gained."""
 _FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for the one that continues
 _LOSS = 0.2  # nats by which the bound of the last steps may be lower than with all objects
 _ROUGHLY = 20.0  # times the tolerance at which the steps before the last ones end
