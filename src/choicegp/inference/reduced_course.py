@@ -23,7 +23,7 @@ from choicegp.inference.starts import covariance_at, random_start
 from choicegp.model.prior import UtilityPrior
 
 MANY = 400
-"""Objects from which on the majority of steps is made at some of them; with fewer, compiling takes longer than is gained."""
+"""Objects up to which every step is made with all: compiling would take longer than is gained."""
 _FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for the one that continues
 _LOSS = 0.2  # nats by which the bound of the last steps may be lower than with all objects
 _ROUGHLY = 20.0  # times the tolerance at which the steps before the last ones end
