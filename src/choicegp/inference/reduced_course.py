@@ -26,7 +26,7 @@ MANY = 400
 """Objects up to which every step is made with all: compiling would take longer than is gained."""
 _FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for the one that continues
 _LOSS = 0.2  # nats by which the bound of the last steps may be lower than with all objects
-_ROUGHLY = 20.0  # times the tolerance at which the steps before the last ones end
+_ROUGHLY = 5.0  # times the tolerance at which the steps before the last ones end
 _FAST, _SLOW = 0.4, 0.1  # rates of the hyperparameters after the first change of objects, and at least after the last
 _ENOUGH = 0.5  # of the objects: with more inducing ones, steps with all objects take no longer
 
