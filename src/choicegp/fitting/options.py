@@ -11,6 +11,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Auto, Dense, Method, Paper, Sparse, method_option
 from choicegp.model.error_models import DISCERNIBILITY, RULES, ErrorModel
 from choicegp.model.kernels import Kernel, kernel_named
+from choicegp.model.own_likelihood import Likelihood
 from choicegp.model.prior import HyperPriors
 
 AUTO_DENSE = 1500
@@ -213,8 +214,10 @@ def _n_empty(data: ChoiceData) -> int:
 
 
 def _rule_option(value: Any) -> ErrorModel:
+    if isinstance(value, Likelihood):
+        return value
     if not isinstance(value, str) or value not in RULES:
-        raise ChoiceGPError(f"rule must be one of {', '.join(RULES)}; got {value!r}")
+        raise ChoiceGPError(f"rule must be one of {', '.join(RULES)}, or a Likelihood; got {value!r}")
     return RULES[value]
 
 

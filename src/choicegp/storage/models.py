@@ -30,6 +30,7 @@ from choicegp.inference.posterior import Draws, Posterior, draws_of
 from choicegp.model import kernels, mapped
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
 from choicegp.model.kernels import Kernel
+from choicegp.model.own_likelihood import Likelihood
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.sequences import id_array
@@ -99,6 +100,11 @@ def _packed_params(params: dict[str, Any]) -> Page:
         if isinstance(value, Kernel):
             leaves = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(value)]
             packed[name] = {"structure": _structure(value), "leaves": leaves}
+        elif isinstance(value, Likelihood):
+            raise ChoiceGPError(
+                f"a model with the likelihood {value.name} cannot be saved: a model file contains no code. Save the "
+                "answers, and fit again"
+            )
         elif isinstance(value, HyperPriors):
             packed[name] = value._asdict()
         elif isinstance(value, Method):
