@@ -9,9 +9,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
 sys.path.insert(0, str(Path(__file__).parent))
 
+
+
 import jax
 
 import choicegp
+
+logging.getLogger("alembic").setLevel(logging.WARNING)
 
 # "fast": small sizes and no sampled intervals, for every build; "full": what a reader would run herself.
 profile = os.environ.setdefault("CHOICEGP_TUTORIALS", "fast")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from choicegp import datasets, kernels, likelihoods, metrics, plots
+    from choicegp import datasets, inferences, kernels, likelihoods, metrics, plots
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.data.preferences import Preferences, preferences
@@ -86,7 +86,7 @@ _PLACES = {
     "selection.n_utilities": "SelectionResult",
 }
 _HOME = {name: f"choicegp.{place}" for place, names in _PLACES.items() for name in names.split()}
-_MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
+_MODULES = ("datasets", "inferences", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
     "MCMC",
@@ -130,6 +130,7 @@ __all__ = [
     "__version__",
     "compare",
     "datasets",
+    "inferences",
     "kernels",
     "likelihoods",
     "metrics",

@@ -37,6 +37,11 @@ class Method:
         return type(self).__name__.lower()
 
     @property
+    def is_built_in(self) -> bool:
+        """Whether it is an inference of choicegp, which a model file can name."""
+        return any(type(self) is type(method) for method in METHODS.values())
+
+    @property
     def n_steps(self) -> int:
         """Maximum number of steps."""
         return self.max_iter  # type: ignore[attr-defined]
@@ -60,7 +65,7 @@ class Method:
         own = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return replace(self, **{
             name: None if value is default is None else _CHECKS[name](name, value)
-            for name, (value, default) in own.items()
+            for name, (value, default) in own.items() if name in _CHECKS  # a user's method checks its own options
         })  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:

@@ -108,6 +108,11 @@ def _packed_params(params: dict[str, Any]) -> Page:
         elif isinstance(value, HyperPriors):
             packed[name] = value._asdict()
         elif isinstance(value, Method):
+            if not value.is_built_in:
+                raise ChoiceGPError(
+                    f"a model with the inference {type(value).__name__} cannot be saved: a model file contains no "
+                    "code. Save the answers, and fit again"
+                )
             packed[name] = value.to_json()
         elif isinstance(value, np.ndarray):
             packed[name] = value.tolist()
