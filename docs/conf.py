@@ -1,5 +1,6 @@
 """How Sphinx builds the documentation (make docs)."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -8,7 +9,6 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
 sys.path.insert(0, str(Path(__file__).parent))
-
 
 
 import jax
