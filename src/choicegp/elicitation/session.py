@@ -36,6 +36,12 @@ class Hint(NamedTuple):
         Whether more answers would change little.
     reason : str
         Why, in a sentence.
+
+    Examples
+    --------
+    >>> from choicegp import Hint
+    >>> Hint(done=False, reason="it takes about 8 answers more").done
+    False
     """
 
     done: bool

@@ -35,16 +35,16 @@ class Likelihood(ErrorModel):
 
     >>> import jax.numpy as jnp
     >>> from jax.scipy.stats import norm
-    >>> from choicegp import ChoiceData, ChoiceGP
+    >>> from choicegp import ChoiceGP
     >>> from choicegp.likelihoods import Likelihood
     >>> class EachByItself(Likelihood):
     ...     def log_prob(self, u, present, chosen):
     ...         kept = norm.logcdf(jnp.where(chosen, u[0], -u[0]))
     ...         return jnp.sum(jnp.where(present, kept, 0.0))
-    >>> data = ChoiceData.from_sets([[0.0], [1.0], [2.0], [3.0]], [[0, 1, 2], [1, 2, 3], [0, 3]], [[2], [2, 3], [3]])
-    >>> model = ChoiceGP(1, rule=EachByItself(), intervals="none", n_restarts=1, max_iter=60).fit(data)
-    >>> [kept.tolist() for kept in model.predict(data)]
-    [[2], [2, 3], [3]]
+    >>> model = ChoiceGP(1, rule=EachByItself())
+    >>> two = jnp.array([True, True])
+    >>> round(float(EachByItself().log_prob(jnp.zeros((1, 2)), two, two)), 3)  # two coins
+    -1.386
     """
 
     n_nodes: ClassVar[int] = 4
