@@ -10,7 +10,6 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
 sys.path.insert(0, str(Path(__file__).parent))
 
-
 import jax
 
 import choicegp
@@ -38,7 +37,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "tutorials", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "gallery", "tutorials", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 suppress_warnings = ["config.cache"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
@@ -65,6 +64,17 @@ sphinx_gallery_conf = {
     "capture_repr": ("_repr_html_", "__repr__"),
     "nested_sections": False,
 }
+
+# Links to other projects need their inventories from the network, which no build may depend on: ask for them.
+if os.environ.get("CHOICEGP_INTERSPHINX"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "pandas": ("https://pandas.pydata.org/docs", None),
+        "matplotlib": ("https://matplotlib.org/stable", None),
+        "jax": ("https://docs.jax.dev/en/latest", None),
+    }
 
 # api.md lists what is public; nothing is generated beside it.
 autosummary_generate = False

@@ -15,7 +15,9 @@ _DONE = "_shown_in_gallery"
 def scrape(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
     """Save every figure that a block has drawn and named, once, and return the text that shows them."""
     paths = []
-    for figure, path in zip(_new_figures(block_vars["example_globals"]), block_vars["image_path_iterator"], strict=False):
+    for figure, path in zip(
+        _new_figures(block_vars["example_globals"]), block_vars["image_path_iterator"], strict=False
+    ):
         figure.savefig(path, dpi=110)
         setattr(figure, _DONE, True)
         paths.append(path)

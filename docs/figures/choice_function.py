@@ -18,7 +18,9 @@ def draw(path: str) -> None:
         best = name == "Ember"
         one.plot(0, total, "D" if best else "o", color=KEPT if best else REJECTED, markersize=8)
         one.annotate(name, (0, total), (14, -4), textcoords="offset points")
-    one.set(xlim=(-0.5, 1.6), ylim=(5, 13.3), ylabel="the only utility", xticks=[], title="One utility: one best laptop")
+    one.set(
+        xlim=(-0.5, 1.6), ylim=(5, 13.3), ylabel="the only utility", xticks=[], title="One utility: one best laptop"
+    )
     for name, (fast, light) in LAPTOPS.items():
         beaten = any(a > fast and b > light for a, b in LAPTOPS.values())
         two.plot(fast, light, "o" if beaten else "D", color=REJECTED if beaten else KEPT, markersize=8)

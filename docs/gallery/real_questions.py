@@ -1,6 +1,6 @@
 """The figures and numbers of docs/gallery.md that need published tables.
 
-Run: CHOICEGP_DATA=/path/to/tables python docs/gallery/real_questions.py docs/figures
+Run: CHOICEGP_DATA=/path/to/tables python docs/gallery/real_questions.py docs/figures [zurich] [ellipses]
 """
 
 import sys
@@ -39,18 +39,22 @@ def zurich(folder: Path) -> None:
         own = np.flatnonzero(np.isin(np.asarray(data.respondents), group.index))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = ChoiceGP(2, intervals="none", object_effects=False, n_restarts=2, random_state=0).fit(data.take(own))
-        kept = pd.Series(np.mean([p for p in model.predict_proba(data.take(own))], axis=0), index=objects["topic"])
+            model = ChoiceGP(2, intervals="none", object_effects=False, n_restarts=2, random_state=0).fit(
+                data.take(own)
+            )
+        kept = pd.Series(np.mean(model.predict_proba(data.take(own)), axis=0), index=objects["topic"])
         rows[f"{topic} ({len(own)} voters)"] = kept.groupby(level=0).mean()
     table = pd.DataFrame(rows).T
     print(table.round(2).to_string())
-    ax = table.plot.bar(rot=0, figsize=(7, 3.4), ylabel="mean probability of approval", width=0.75)
-    ax.set_xlabel("topic to which voters gave the largest weight")
-    ax.legend(title="topic of the project", frameon=False)
+    colours = ["#CC79A7", "#009E73", "#0072B2"]
+    ax = table.plot.bar(rot=0, figsize=(7, 3.6), ylabel="mean probability of approval", width=0.75, color=colours)
+    ax.set(xlabel="topic to which voters gave the largest weight", ylim=(0, 0.78))
+    ax.legend(title="topic of the project", frameon=False, ncols=3, loc="upper center")
     ax.figure.tight_layout()
     ax.figure.savefig(folder / "gallery-zurich.png", dpi=100)
 
 
 if __name__ == "__main__":
     for draw in (zurich, ellipses):
-        draw(Path(sys.argv[1]))
+        if len(sys.argv) < 3 or draw.__name__ in sys.argv[2:]:
+            draw(Path(sys.argv[1]))

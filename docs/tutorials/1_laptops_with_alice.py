@@ -32,8 +32,8 @@ page = train.to_long()
 page[page["choice_id"] == page["choice_id"].iloc[0]].T
 
 # %%
-# She often keeps several laptops, which is not indecision: one is fast, the other is light. With a single utility one of
-# them would have to be better. So we assume two.
+# She often keeps several laptops, which is not indecision: one is fast, the other is light. With a single utility one
+# of them would have to be better. So we assume two.
 #
 # Learning
 # --------

@@ -42,7 +42,7 @@ for person in range(20):
         shown = rng.choice(24, 4, replace=False)
         U = np.column_stack([room.iloc[shown], ease.iloc[shown]]) + 0.3 * rng.standard_normal((4, 2))
         for j, bag in enumerate(shown):
-            beaten = (U > U[j]).all(axis=1).any() or (U[j] < [-0.5, -5.0]).any()  # by another bag, or not good enough
+            beaten = (U > U[j]).all(axis=1).any() or U[j, 0] < -0.5 or U[j, 1] < -5.0  # or not good enough
             rows.append((f"P{person:02d}", task + 1, *bags.iloc[[bag]].reset_index().iloc[0], "" if beaten else "x"))
 table = pd.DataFrame(rows, columns=["respondent", "task", "bag", "litres", "grams", "price", "closure", "consider"])
 table["price"] = [f"EUR {price}" for price in table["price"]]
@@ -106,7 +106,7 @@ picture = plots.plot_effects(model, ["litres", "grams", "price", "closure"])
 
 # %%
 
-shares = model.shares({"today": list(bags.index[:3]), "with bag 05": [*bags.index[:3], "bag 05"]})
+shares = model.shares({"today": list(bags.index[:3]), "with bag 13": [*bags.index[:3], "bag 13"]})
 picture = plots.plot_shares(shares)
 shares[["assortment", "object", "keep", "keep_low", "keep_high"]].round(2)
 

@@ -48,8 +48,9 @@ picture = plots.plot_utilities(model)
 # %%
 # What the figure does not say
 # ----------------------------
-# Leave-one-out holds the hyperparameters, although the set that was left out helped to learn them. Where several numbers
-# are within one standard error, ``select_n_utilities(data, folds=10)`` lets cross-validation decide. On real data, two
-# utilities are often as good as three: then the answers do not say how many there are, and neither does this table.
+# Leave-one-out holds the hyperparameters, although the set that was left out helped to learn them. Where several
+# numbers are within one standard error, ``select_n_utilities(data, folds=10)`` lets cross-validation decide. On real
+# data, two utilities are often as good as three: then the answers do not say how many there are, and neither does this
+# table.
 
 print("best first:", found.table["elpd"].sort_values(ascending=False).round(1).to_dict())

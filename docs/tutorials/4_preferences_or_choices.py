@@ -2,9 +2,9 @@
 Preferences or choices: when forced answers mislead
 ===================================================
 
-"Which of these two is better?" forces an answer. A person with several criteria may have none: each of the two is better
-in something. What she says then depends on what she happens to look at. Asking "which would you not reject?" lets her
-keep both. |profile|
+"Which of these two is better?" forces an answer. A person with several criteria may have none: each of the two is
+better in something. What she says then depends on what she happens to look at. Asking "which would you not reject?"
+lets her keep both. |profile|
 """
 
 # %%

@@ -65,16 +65,16 @@ shares = model.shares({"today": today, "with product 5": objects.iloc[[0, 3, 7, 
 picture = plots.plot_shares(shares)
 
 # %%
-# What would happen if one were withdrawn? Both figures come from the same draws, so that the interval is the interval of
-# the change.
+# What would happen if one were withdrawn? Both figures come from the same draws, so that the interval is the interval
+# of the change.
 
 change = model.what_if(today, {"product 3": None})
 picture = plots.plot_what_if(change)
 
 # %%
-# **Read these intervals as a lower bound of the uncertainty.** In simulated studies with known shares, the 95% intervals
-# of a hierarchical model contained the true share in about 80% of the cases; "Shares, prices and segments" has the
-# figures.
+# **Read these intervals as a lower bound of the uncertainty.** In simulated studies with known shares, the 95%
+# intervals of a hierarchical model contained the true share in about 80% of the cases; "Shares, prices and segments"
+# has the figures.
 #
 # Kinds of people
 # ---------------

@@ -69,13 +69,15 @@ metrics.summary(test, model.predict(test))
 # %%
 # Predictions are written while they are made:
 
-model.predict_file(ChoiceFolder(path, object_id=None, chosen=None) if FULL else test, path.parent / "predictions.parquet")
+model.predict_file(
+    ChoiceFolder(path, object_id=None, chosen=None) if FULL else test, path.parent / "predictions.parquet"
+)
 print(pd.read_parquet(path.parent / "predictions.parquet").head(4))
 
 # %%
 # What it does not do
 # -------------------
-# The intervals of sparse inference are too narrow, which ``model.intervals_`` says, and there are neither thresholds nor
-# effects of single objects. With up to 1500 different objects, leave ``inference`` at ``"auto"``.
+# The intervals of sparse inference are too narrow, which ``model.intervals_`` says, and there are neither thresholds
+# nor effects of single objects. With up to 1500 different objects, leave ``inference`` at ``"auto"``.
 
 print(model.intervals_)

@@ -2,8 +2,8 @@
 Asking well
 ===========
 
-A person's patience is the scarcest thing in a study. Some sets say more than others: what the model is unsure about, and
-what the answer would settle. |profile|
+A person's patience is the scarcest thing in a study. Some sets say more than others: what the model is unsure about,
+and what the answer would settle. |profile|
 """
 
 # %%
@@ -21,7 +21,8 @@ from choicegp import ChoiceData, ChoiceGP, datasets, metrics, next_set
 FULL = os.environ.get("CHOICEGP_TUTORIALS") == "full"
 
 laptops = datasets.laptops(60)[["cpu_score", "weight_kg", "price_eur"]]
-U = datasets.alice(datasets.laptops(60))
+speed = np.log2(laptops["cpu_score"] / 10000) - 0.8 * np.log2(laptops["price_eur"] / 1000)  # for the money
+U = np.column_stack([speed, -laptops["weight_kg"] - 0.3 * laptops["price_eur"] / 1000])  # and light
 first = next_set(None, laptops, size=3, random_state=0)
 print(first.reason)
 laptops.loc[list(first.shown)]

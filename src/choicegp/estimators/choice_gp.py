@@ -58,7 +58,8 @@ class ChoiceGP(MarketNumbers):
         inference only.
     rule : {"pareto", "best-in-one"} or Likelihood
         Which objects are kept: those that no other dominates, or those that are the best in at least one utility; or a
-        likelihood of one's own, see `choicegp.likelihoods`.  Dense inference only.  `compare` chooses between two models of the same choices.
+        likelihood of one's own, see `choicegp.likelihoods`.  Dense inference only.  `compare` chooses between two
+        models of the same choices.
     respondents : {"pooled", "individual", "hierarchical", "auto"}
         How the answers of several people (``ChoiceData.respondents``) are related.  "pooled": as if they were one
         person's.  "individual": people have nothing in common but the hyperparameters.  "hierarchical": each person's

@@ -1,4 +1,4 @@
-"""A likelihood of one's own: log p of one set is written down, and everything else follows by automatic differentiation."""
+"""A likelihood of one's own: log p of one set is written down, and the rest follows by automatic differentiation."""
 
 from abc import abstractmethod
 from typing import ClassVar
