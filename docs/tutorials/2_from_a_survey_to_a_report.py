@@ -42,7 +42,8 @@ for person in range(20):
         shown = rng.choice(24, 4, replace=False)
         U = np.column_stack([room.iloc[shown], ease.iloc[shown]]) + 0.3 * rng.standard_normal((4, 2))
         for j, bag in enumerate(shown):
-            beaten = (U > U[j]).all(axis=1).any() or U[j, 0] < -0.5 or U[j, 1] < -5.0  # or not good enough
+            other = (U - U[j] > 0).all(axis=1).any()  # is better in both
+            beaten = other or U[j, 0] < -0.5 or U[j, 1] < -5.0  # or not good enough
             rows.append((f"P{person:02d}", task + 1, *bags.iloc[[bag]].reset_index().iloc[0], "" if beaten else "x"))
 table = pd.DataFrame(rows, columns=["respondent", "task", "bag", "litres", "grams", "price", "closure", "consider"])
 table["price"] = [f"EUR {price}" for price in table["price"]]
