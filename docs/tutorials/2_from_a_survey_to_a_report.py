@@ -96,7 +96,7 @@ metrics.summary(test, model.predict(test))
 # %%
 # Some tasks were left empty, so the model has a threshold, and says how probable an empty task is:
 
-print(pd.Series(model.predict_none(test), index=test.set_ids, name="P(none)").round(2).head())
+print(pd.Series(model.predict_none(test), index=test.set_ids, name="P(none)").sort_values().round(2).tail())
 
 # %%
 # What the report shows

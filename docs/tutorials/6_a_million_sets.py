@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from choicegp import ChoiceFolder, ChoiceGP, metrics
+from choicegp import ChoiceFolder, ChoiceGP, metrics, plots
 
 FULL = os.environ.get("CHOICEGP_TUTORIALS") == "full"
 n_sets, n_files = (1_000_000, 200) if FULL else (2000, 4)
@@ -65,6 +65,11 @@ from choicegp import ChoiceData
 
 test = ChoiceData.from_long(answers(n_sets, 200), object_id=None)
 metrics.summary(test, model.predict(test))
+
+# %%
+# What was learned: one utility is speed for the money, the other comfort with a wave in the price.
+
+picture = plots.plot_effects(model)
 
 # %%
 # Predictions are written while they are made:

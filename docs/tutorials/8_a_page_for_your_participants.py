@@ -6,6 +6,7 @@ A page for your participants
 simulated people answer it, and learns from the log, without opening a browser. |profile|
 """
 
+# sphinx_gallery_thumbnail_path = 'figures/page-question.png'
 # %%
 # The objects and the study file
 # ------------------------------
