@@ -89,5 +89,5 @@ ax.legend(frameon=False)
 
 # %%
 # One person is an anecdote, and while little is known nearly every answer says something. On fifteen simulated people,
-# sets that say most needed 26 answers (median) for what random sets reached with 60, and for five of the fifteen they did
-# not help: "What to ask next" has the figures, and says where asking well does not work.
+# sets that say most needed 26 answers (median) for what random sets reached with 60, and for five of the fifteen they
+# did not help: "What to ask next" has the figures, and says where asking well does not work.

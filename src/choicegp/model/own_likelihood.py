@@ -136,7 +136,8 @@ class Likelihood(ErrorModel):
             return log_p, slope, -jnp.stack([of_utility(i) for i in range(len(one))]), lapsed
 
         over_samples = jax.vmap(of_sample, in_axes=(-1, None, None), out_axes=-1)
-        found = jax.vmap(over_samples, in_axes=(2, 1, 1), out_axes=-2)(jnp.asarray(u), present, chosen)
+        over_sets = jax.vmap(over_samples, in_axes=(2, 1, 1), out_axes=-2)
+        found = over_sets(jnp.asarray(u), jnp.asarray(present), jnp.asarray(chosen))
         return ExpectedDerivatives(*(jnp.mean(part, axis=-1) for part in found))
 
 
