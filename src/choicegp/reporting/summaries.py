@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from choicegp.selection.n_utilities import SelectionResult
 
 _MOST_FEATURES = 5
+_MOST_TO_COMPARE = 200  # features: the effect of each takes a tenth of a second
 _NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not worth a word
 
 
@@ -58,6 +59,9 @@ def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
     """Say which features drive each utility, and in which direction."""
     if model.fitted_.study is not None and model.fitted_.study.prior.alone:
         return "Each respondent has utilities of her own: predict sets that name their respondent."
+    n_features = len(model.encoding_.feature_names)
+    if effects is None and n_features > _MOST_TO_COMPARE:
+        return f"The model has {n_features:,} features, too many to say here what each of them does."
     effects = model_effects(model) if effects is None else effects
     lines = []
     for i in range(model.n_utilities_):

@@ -18,6 +18,8 @@ from choicegp.errors import ChoiceGPError
 from choicegp.files import replaced_when_complete
 
 _MADE = TypeVar("_MADE")
+_LARGE = 2**28  # bytes of an unpacked archive, beyond which it is looked at more closely
+_TIGHTEST = 100  # times
 
 
 def write_archive(
@@ -85,6 +87,7 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
     if not zipfile.is_zipfile(stream):
         raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is not a zip archive)")
     stream.seek(0)
+    _check_size(stream, noun)
     with np.load(stream, allow_pickle=False) as archive:
         if "about" not in archive.files:
             raise ChoiceGPError(f"not a choicegp {noun}")
@@ -98,7 +101,19 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
             raise ChoiceGPError(
                 f"written in {noun} format {written}, this choicegp reads up to {version}: upgrade choicegp"
             )
-        return {name: archive[name] for name in about["arrays"]}, about
+        names = about["arrays"]
+        if not isinstance(names, list) or len(names) != len(archive.files) - 1:
+            raise ChoiceGPError(f"a choicegp {noun} with missing or wrong parts (its list of arrays)")
+        return {name: archive[name] for name in names}, about
+
+
+def _check_size(stream: BinaryIO, noun: str) -> None:
+    """Refuse an archive that would fill the memory: no array that was ever learned can be packed so tightly."""
+    with zipfile.ZipFile(stream) as archive:
+        size, packed = (sum(getattr(part, name) for part in archive.infolist()) for name in ("file_size", "compress_size"))
+    if size > _LARGE and size > _TIGHTEST * packed:
+        raise ChoiceGPError(f"not a choicegp {noun}: its {packed:,} bytes unpack to {size:,}")
+    stream.seek(0)
 
 
 def leaves_of(name: str, tree: Any) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.sequences import id_array
 from choicegp.storage.archive import leaves_of, numbered, plain, plain_ids, read_archive, write_archive
+from choicegp.storage.shapes import check_shapes
 from choicegp.storage.studies import packed_study, unpacked_study
 
 if TYPE_CHECKING:
@@ -254,6 +255,7 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
     shared = page["version"] >= 4 and page["shared"]
     prior = UtilityPrior(kernel, effects, shared, arrays.get("log_threshold_variance"))
     objects = Objects(arrays["X"], arrays["codes"])
+    check_shapes(arrays, prior)
     draws, gain = None, arrays["gain"]
     if "draws_inverse" in arrays:
         # Versions before 4: all draws have the same hyperparameters, and no sites are known.
