@@ -114,7 +114,7 @@ def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bo
         advice = "This is small: probabilities by inference='dense' can be used."
     else:
         advice = "This is large: compare probabilities on which a decision depends with inference='mcmc'."
-    return f"{covers} {moves} {advice}"
+    return f"{covers} {moves} {advice} Whether the choices suit the model is another question: see model.check()."
 
 
 def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: int) -> tuple[float, float, float]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from choicegp.checks import counted
+from choicegp.errors import ChoiceGPError
 from choicegp.evaluation import metrics
 from choicegp.evaluation.effects import Effects, model_effects
 
@@ -53,6 +54,20 @@ def quality_in_words(model: "ChoiceGP", data: "ChoiceData", what: str) -> str:
         f"{metrics.object_accuracy(data, predicted):.0%} of the objects correctly kept or rejected "
         f"(keeping everything: {metrics.object_accuracy(data, naive):.0%})."
     )
+
+
+def checks_in_words(model: "ChoiceGP", data: "ChoiceData", seed: int) -> str:
+    """Say whether choices look like those of the model, and which people do not attend."""
+    from choicegp.evaluation.attention import inattentive
+
+    if not hasattr(model, "attention"):
+        raise ChoiceGPError(f"a {type(model).__name__} has no checks of answers, as a ChoiceGP has")
+    parts = []
+    if data.respondents is not None:
+        parts.append(inattentive(model.attention(data)))
+    if model.fitted_.study is None and not model.errors_.has_threshold:
+        parts.append(str(model.check(data, random_state=seed)))
+    return "\n".join(parts) or "This model can only be checked with --respondent."
 
 
 def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:

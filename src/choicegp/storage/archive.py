@@ -110,7 +110,9 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
 def _check_size(stream: BinaryIO, noun: str) -> None:
     """Refuse an archive that would fill the memory: no array that was ever learned can be packed so tightly."""
     with zipfile.ZipFile(stream) as archive:
-        size, packed = (sum(getattr(part, name) for part in archive.infolist()) for name in ("file_size", "compress_size"))
+        size, packed = (
+            sum(getattr(part, name) for part in archive.infolist()) for name in ("file_size", "compress_size")
+        )
     if size > _LARGE and size > _TIGHTEST * packed:
         raise ChoiceGPError(f"not a choicegp {noun}: its {packed:,} bytes unpack to {size:,}")
     stream.seek(0)

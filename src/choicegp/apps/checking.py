@@ -1,0 +1,27 @@
+"""The command that checks answers against a model, and people for their attention."""
+
+from typing import Annotated
+
+from typer import Argument
+
+from choicegp.apps.options import Seed, TableOptions, takes_options
+from choicegp.apps.terminal import say
+
+
+@takes_options
+def check(
+    model: Annotated[str, Argument(metavar="MODEL", help="A model written by `choicegp fit`.", show_default=False)],
+    table: TableOptions,
+    seed: Seed = 0,
+) -> None:
+    """Check whether answers look like those that a model would make.
+
+    Answers to the same sets are simulated from the model and compared with the answers of the table. With --respondent,
+    people who tick at random, or who tick everything, are named.
+    """
+    from choicegp.apps.models import load
+    from choicegp.apps.summaries import checks_in_words
+
+    fitted = load(model)
+    features = [column.name for column in fitted.encoding_.columns]
+    say(checks_in_words(fitted, table.read(features=features, encoding=fitted.encoding_), seed))
