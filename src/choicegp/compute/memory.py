@@ -41,8 +41,8 @@ def check_room_to_start() -> None:
     room = _of_limits().get("RLIMIT_AS")
     if room is not None and room < _ROOM_TO_START:
         raise ChoiceGPError(
-            f"the limit of address space leaves {_size(room)}, and JAX reserves {_size(_ROOM_TO_START)} when it starts: "
-            "raise the limit (ulimit -v), or limit the memory of a container instead"
+            f"the limit of address space leaves {_size(room)}, and JAX reserves {_size(_ROOM_TO_START)} when it starts"
+            ": raise the limit (ulimit -v), or limit the memory of a container instead"
         )
 
 
@@ -86,7 +86,8 @@ def _of_limits() -> dict[str, int]:
     for name, used in _LIMITED:
         limit, _ = resource.getrlimit(getattr(resource, name))
         if limit != resource.RLIM_INFINITY:
-            left |= {name: max(limit - taken, 0) for taken in _kilobytes(_PROC / "self" / "status", used)}
+            for taken in _kilobytes(_PROC / "self" / "status", used):
+                left[name] = max(limit - taken, 0)
     return left
 
 

@@ -86,8 +86,8 @@ class CheckedAnswers(UtilityGP):
             raise ChoiceGPError("check needs data with choices: these have none")
         if self.errors_.has_threshold or data.kinds is not None or self.fitted_.study is not None:
             raise ChoiceGPError(
-                "check knows one person, no threshold and sets of which objects are kept: judge this model by sets that "
-                "were held out (data.split, metrics.calibration)"
+                "check knows one person, no threshold and sets of which objects are kept: judge this model by sets "
+                "that were held out (data.split, metrics.calibration)"
             )
         return compared(data, self._simulated(data, n_draws, seed(random_state)))
 

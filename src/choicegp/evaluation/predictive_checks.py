@@ -31,8 +31,8 @@ class Check(NamedTuple):
         Whether no number is clearly outside what the model would show.
     message : str
     table : DataFrame
-        One row per number: ``observed``, ``expected``, ``lower`` and ``upper`` (95% of the simulated answers) and ``p``,
-        the probability of a number as far out as the observed one if the model were right.
+        One row per number: ``observed``, ``expected``, ``lower`` and ``upper`` (95% of the simulated answers) and
+        ``p``, the probability of a number as far out as the observed one if the model were right.
     """
 
     fits: bool

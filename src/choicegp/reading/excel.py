@@ -51,8 +51,8 @@ def _check_size(file: Path, content: bytes) -> None:
         raise ChoiceGPError(f"{file} unpacks to {size:,} bytes, more than the limit of {MAX_BYTES:,}; save it as CSV")
     if n_cells > MAX_CELLS:
         raise ChoiceGPError(
-            f"{file} has cells so far apart that its sheet would have {n_cells:,}, more than the limit of {MAX_CELLS:,}: "
-            "delete what lies beyond the table, or save it as CSV"
+            f"{file} has cells so far apart that its sheet would have {n_cells:,}, more than the limit of {MAX_CELLS:,}"
+            ": delete what lies beyond the table, or save it as CSV"
         )
 
 
