@@ -3,9 +3,9 @@
 Protocol, fixed before the run.  Two utilities, linear in four standard normal features with normal coefficients, 40
 objects, 120 training sets and 200 test sets of four; answers are Pareto choices without errors.  A share of 0, 5, 10 or
 20% of the training answers is replaced by a random non-empty subset.  Three models learn from them (`intervals="none"`,
-no object effects): no lapse, a fixed lapse of the true share, and a learned lapse.  The measure is the exact accuracy on
-test sets, against clean answers.  The goal: at 10% slips a learned lapse wins back at least two thirds of what the slips
-cost the model without one, in the mean over seeds.
+no object effects): no lapse, a fixed lapse of the true share, and a learned lapse.  The measure is the exact accuracy
+on test sets, against clean answers.  The goal: at 10% slips a learned lapse wins back at least two thirds of what the
+slips cost the model without one, in the mean over seeds.
 
 Run: ``python studies/slips.py --seeds 10``
 """
@@ -54,8 +54,8 @@ def main() -> None:
         )
         gain = runs[:, 2] - runs[:, 0]
         error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else float("nan")
-        print(f"{share:5.0%}  {runs[:, 0].mean():8.3f}  {runs[:, 1].mean():5.3f}  {runs[:, 2].mean():7.3f}  {error:.3f}",
-              flush=True)  # fmt: skip
+        means = "  ".join(f"{mean:7.3f}" for mean in runs.mean(axis=0))
+        print(f"{share:5.0%}  {means}  {error:.3f}", flush=True)
 
 
 if __name__ == "__main__":
