@@ -1,7 +1,7 @@
 """Feed the readers and the model loader with damaged input, for as long as asked.
 
 Protocol.  Hypothesis draws texts near a table of choices, TOML near a study file, and model files in which single bytes
-are changed, removed or inserted.  Every input must be read, or refused by a `ChoiceGPError` within ten seconds; all
+are changed, removed or inserted.  Every input must be read, or refused by a `ChoiceGPError` within ten CPU seconds; all
 else is printed with the input that Hypothesis has reduced, and the exit code is 1.  What is found joins the table in
 `tests/hostile`.
 
@@ -57,11 +57,11 @@ def attempt(read: Callable[[Path], object], name: str, content: bytes) -> None:
     """Read a file with this content; only a clear refusal may come of it."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        path, begun = Path(folder) / name, time.perf_counter()
+        path, begun = Path(folder) / name, time.process_time()
         path.write_bytes(content)
         with contextlib.suppress(ChoiceGPError):
             read(path)
-        assert time.perf_counter() - begun < SLOWEST, "too slow"
+        assert time.process_time() - begun < SLOWEST, "too slow"
 
 
 def _reading(read: Callable[[Path], object], file: str) -> Callable[[bytes], None]:

@@ -1,8 +1,8 @@
 """Run tests on other Pythons, with the newest and the oldest dependencies that the package allows.
 
 Run by hand: ``python tests/versions.py tests/model tests/data``. Each environment is made in a temporary folder, or
-kept in the one that ``--folder`` names. Pythons that do not run here are named and passed over. The exit code is 0 when all
-tests pass in every environment.
+kept in the one that ``--folder`` names. Pythons that do not run here are named and passed over. The exit code is 0
+when all tests pass in every environment.
 """
 
 import argparse

@@ -1,16 +1,12 @@
 """The command that checks answers against a model, and people for their attention."""
 
-from typing import Annotated
-
-from typer import Argument
-
-from choicegp.apps.options import Seed, TableOptions, takes_options
+from choicegp.apps.options import ModelFile, Seed, TableOptions, takes_options
 from choicegp.apps.terminal import say
 
 
 @takes_options
 def check(
-    model: Annotated[str, Argument(metavar="MODEL", help="A model written by `choicegp fit`.", show_default=False)],
+    model: ModelFile,
     table: TableOptions,
     seed: Seed = 0,
 ) -> None:
