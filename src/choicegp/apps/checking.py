@@ -16,7 +16,7 @@ def check(
     people who tick at random, or who tick everything, are named.
     """
     from choicegp.apps.models import load
-    from choicegp.apps.summaries import checks_in_words
+    from choicegp.reporting.summaries import checks_in_words
 
     fitted = load(model)
     features = [column.name for column in fitted.encoding_.columns]

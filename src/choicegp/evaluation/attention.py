@@ -52,8 +52,8 @@ def attention(data: ChoiceData, log_probabilities: np.ndarray, can_be_empty: boo
         score=log_probabilities - np.log(chance), sets=1.0, respondent=np.asarray(data.respondents)
     )
     people = frame.groupby("respondent", sort=False)
-    weights = people[list(_EXPLANATIONS)].sum() + _BEFORE
-    weights = np.exp(weights.sub(weights.max(axis=1), axis=0))
+    logs_of_people = people[list(_EXPLANATIONS)].sum() + _BEFORE
+    weights = logs_of_people.sub(logs_of_people.max(axis=1), axis=0).map(np.exp)
     found = weights.div(weights.sum(axis=1), axis=0)
     return found.assign(score=people["score"].mean(), sets=people["sets"].sum().astype(int))
 

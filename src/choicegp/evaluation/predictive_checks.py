@@ -50,7 +50,7 @@ def compared(data: ChoiceData, simulated: list[ChoiceData]) -> Check:
     above, below = (drawn >= observed).mean(), (drawn <= observed).mean()
     # As with any permutation test, the observed data are one of the samples: p is never zero.
     n = len(simulated)
-    p = (2.0 * (n * np.minimum(above, below) + 1.0) / (n + 1.0)).clip(upper=1.0)
+    p = np.minimum(1.0, 2.0 * (n * np.minimum(above, below) + 1.0) / (n + 1.0))
     table = pd.DataFrame(
         {
             "observed": observed, "expected": drawn.mean(), "lower": drawn.quantile(0.025),
@@ -64,11 +64,10 @@ def compared(data: ChoiceData, simulated: list[ChoiceData]) -> Check:
 def _in_words(table: pd.DataFrame, unlike: list[str]) -> str:
     if not unlike:
         return "The choices look like those that the model would make."
-    parts = [
-        f"{_MEANING[name]} is {table.loc[name, 'observed']:.3g}, where the model expects "
-        f"{table.loc[name, 'lower']:.3g} to {table.loc[name, 'upper']:.3g}"
-        for name in unlike
-    ]
+    parts = []
+    for name in unlike:
+        observed, lower, upper = (float(table[column][name]) for column in ("observed", "lower", "upper"))
+        parts.append(f"{_MEANING[name]} is {observed:.3g}, where the model expects {lower:.3g} to {upper:.3g}")
     return f"The choices do not look like those of the model: {'; '.join(parts)}. {_ADVICE}"
 
 

@@ -17,7 +17,7 @@ def check_shapes(arrays: dict[str, Any], prior: UtilityPrior) -> None:
     n_objects, n_features, n_parts = len(arrays["codes"]), arrays["centre"].size, len(arrays["dual"])
     n_utilities = n_parts - prior.shared
     points = (n_objects, n_features)
-    known = {
+    known: dict[str, list[tuple[int, ...]]] = {
         "codes": [(n_objects,)], "centre": [(n_features,)], "scale": [(n_features,)],
         "X": [points, (n_parts, *points)], "mean": [(n_utilities, n_objects)], "dual": [(n_parts, n_objects)],
         "gain": [(n_utilities, n_objects, n_objects), (n_utilities, 0, 0)], "lapse": [()],
