@@ -46,17 +46,22 @@ def in_logs(errors, u, present, chosen, lapse):
 def reference(errors, u, present, chosen, lapse):
     """Mean over samples of value, gradient and negative Hessian (its block per utility), by JAX."""
 
-    def one(u, present, chosen):
-        def gradient_and_all(u):
-            value, gradient = jax.value_and_grad(errors.log_likelihood)(u, present, chosen, lapse)
-            return gradient, (value, gradient)
+    def gradient_and_value(u):
+        # Sets and samples do not touch each other: the gradient of the sum has the gradient of each.
+        def total(u):
+            value = errors.log_likelihood(u, present[..., None], chosen[..., None], lapse)
+            return jnp.sum(value), value
 
-        hessian, (value, gradient) = jax.jacfwd(gradient_and_all, has_aux=True)(u)
-        return value, gradient, -jnp.einsum("ioip->iop", hessian)
+        return jax.grad(total, has_aux=True)(u)
 
-    over_samples = jax.vmap(one, in_axes=(-1, None, None), out_axes=-1)
-    over_sets = jax.vmap(over_samples, in_axes=(2, -1, -1), out_axes=-2)
-    return tuple(jnp.mean(result, axis=-1) for result in over_sets(u, present, chosen))
+    def moved(direction):
+        return jax.jvp(gradient_and_value, (u,), (jnp.broadcast_to(direction[..., None, None], u.shape),), has_aux=True)
+
+    d, a = u.shape[:2]
+    directions = jnp.eye(d * a).reshape(-1, d, a)
+    gradient, hessian, value = jax.vmap(moved, out_axes=(None, 0, None))(directions)
+    parts = value, gradient, -jnp.einsum("ioip...->iop...", hessian.reshape(d, a, *u.shape))
+    return tuple(jnp.mean(part, axis=-1) for part in parts)
 
 
 def some_sets(name, d, a, seed=0, most=99):
