@@ -81,7 +81,7 @@ def test_with_every_object_an_inducing_point_a_step_is_that_of_dense_inference(d
     settings = SparseSettings(None, jitter=1e-9, errors=errors)
     after, bound, healthy = run_steps(state, groups, pace, (normals[:, :, real],), settings)
     assert healthy
-    value = evidence_bound(moments.mean, moments.covariance, moments.kl, given.problem, (normals,), None)
+    value = jax.jit(evidence_bound)(moments.mean, moments.covariance, moments.kl, given.problem, (normals,), None)
     assert float(bound[0]) == pytest.approx(float(value), rel=1e-6)
     for found, part in zip((after.precision, after.linear, after.cross), given.whitened(wanted), strict=True):
         if part is not None:
