@@ -162,15 +162,15 @@ class _Moves(NamedTuple):
         model, approximation = self.model, self.model.approximation
         v = whitening.to_prior(w)
 
-        def some(q: Array, parts: Array, key: Array, length: Array) -> tuple[Array, Array, Array]:
-            places, normals = key
+        def some(q: Array, parts: Array, keys: tuple[Array, Array], length: Array) -> tuple[Array, Array, Array]:
+            places, normals = keys
             change = approximation.spread * jax.random.normal(normals, approximation.spread.shape)
             change = _stride(length) * jnp.where(_some(places, change), change, 0.0)
             proposed = q + approximation.inverse @ change
             return proposed, jnp.einsum("pij,pj->pi", prior_root(proposed, model)[1], v), jnp.asarray(True)
 
-        def scales(q: Array, parts: Array, key: Array, length: Array) -> tuple[Array, Array, Array]:
-            which, normals = key
+        def scales(q: Array, parts: Array, keys: tuple[Array, Array], length: Array) -> tuple[Array, Array, Array]:
+            which, normals = keys
             n_parts = len(parts)
             chosen = jax.random.randint(which, (), 0, n_parts + 1)
             growth = jnp.where((jnp.arange(n_parts) == chosen) | (chosen == n_parts), 1.0, 0.0)
