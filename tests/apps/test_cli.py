@@ -113,7 +113,7 @@ class TestDescribe:
         first, *rest = err.splitlines()
         assert first == "error: choices.csv (the header is row 1): 2 defects"
         assert rest[0].startswith(
-            "  1 x wrong-flag: flags are 0/1, true/false, yes/no, or one mark (x, 1, ✓) and blanks"
+            "  1 x wrong-flag: flags are 0/1, true/false, yes/no, ✓/✗, or one mark (x, 1, ✓) and blanks"
         )
         assert rest[1].startswith("  1 x missing-feature: to leave such sets out, pass --missing skip; ")
         assert rest[2].startswith("  row 3, set 1, object 'ink': ")

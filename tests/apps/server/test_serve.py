@@ -136,7 +136,7 @@ def lines_until(process, word):
 
 def ended(process):
     process.send_signal(signal.SIGINT)
-    rest, problems = process.communicate(timeout=60)
+    rest, problems = process.communicate(timeout=180)
     assert (process.returncode, problems) == (0, "")
     return rest
 
