@@ -33,6 +33,12 @@ def write_archive(
     assert not any(array.dtype.hasobject for array in members.values())
     with replaced_when_complete(target) as handle:
         (np.savez_compressed if compressed else np.savez)(handle, **members)
+        # Many columns of zeros and ones can be packed so tightly that they would be refused when they are read; twice,
+        # because a reader counts other bytes.
+        if _is_too_tight(2 * sum(array.nbytes for array in members.values()), handle.tell()):
+            handle.seek(0)
+            handle.truncate()
+            np.savez(handle, **members)
 
 
 def read_archive(
@@ -108,14 +114,18 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
 
 
 def _check_size(stream: BinaryIO, noun: str) -> None:
-    """Refuse an archive that would fill the memory: no array that was ever learned can be packed so tightly."""
+    """Refuse an archive that would fill the memory: `write_archive` packs nothing so tightly."""
     with zipfile.ZipFile(stream) as archive:
         size, packed = (
             sum(getattr(part, name) for part in archive.infolist()) for name in ("file_size", "compress_size")
         )
-    if size > _LARGE and size > _TIGHTEST * packed:
+    if _is_too_tight(size, packed):
         raise ChoiceGPError(f"not a choicegp {noun}: its {packed:,} bytes unpack to {size:,}")
     stream.seek(0)
+
+
+def _is_too_tight(size: int, packed: int) -> bool:
+    return size > _LARGE and size > _TIGHTEST * packed
 
 
 def leaves_of(name: str, tree: Any) -> dict[str, Any]:
