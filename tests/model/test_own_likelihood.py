@@ -71,6 +71,24 @@ def test_a_model_with_it_is_not_saved_and_says_why(fitted, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+class AboveZero(Likelihood):
+    """What no choice tells: how large a utility is."""
+
+    def log_prob(self, u, present, chosen):
+        return jnp.sum(jnp.where(present, log_ndtr(jnp.where(chosen, u[0], -u[0])), 0.0))
+
+
+def test_only_differences_are_known():
+    data = ChoiceData.from_sets([[0.0], [1.0]], [[0, 1]], [[0]])
+    with pytest.raises(ChoiceGPError, match="AboveZero changes when 1 is added"):
+        ChoiceGP(1, rule=AboveZero(), intervals="none").fit(data)
+
+
+def test_choices_are_not_simulated_by_it(fitted):
+    with pytest.raises(ChoiceGPError, match="PlainPareto"):
+        fitted[1][0].check()
+
+
 def test_what_it_cannot_answer_is_refused(fitted):
     data, (own, _) = fitted
     with pytest.raises(ChoiceGPError, match="12 objects; with a likelihood of one's own"):

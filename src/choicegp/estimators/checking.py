@@ -90,6 +90,8 @@ class CheckedAnswers(UtilityGP):
                 "check knows one person, no threshold and sets of which objects are kept: judge this model by sets "
                 "that were held out (data.split, metrics.calibration)"
             )
+        if self.errors_ not in RULES.values():
+            raise ChoiceGPError(f"check cannot draw choices by {self.errors_.name}: it knows {' and '.join(RULES)}")
         return compared(data, self._simulated(data, n_draws, seed(random_state)))
 
     def _simulated(self, data: ChoiceData, n_draws: int, first: int) -> list[ChoiceData]:

@@ -31,19 +31,20 @@ class Likelihood(ErrorModel):
 
     Examples
     --------
-    Each object is kept by itself, if its utility is above 0 (in units of the errors):
+    Each object is kept if its utility is above the mean of the set, but for errors:
 
     >>> import jax.numpy as jnp
     >>> from jax.scipy.stats import norm
     >>> from choicegp import ChoiceGP
     >>> from choicegp.likelihoods import Likelihood
-    >>> class EachByItself(Likelihood):
+    >>> class AboveTheMean(Likelihood):
     ...     def log_prob(self, u, present, chosen):
-    ...         kept = norm.logcdf(jnp.where(chosen, u[0], -u[0]))
+    ...         above = u[0] - jnp.mean(u[0], where=present)
+    ...         kept = norm.logcdf(jnp.where(chosen, above, -above))
     ...         return jnp.sum(jnp.where(present, kept, 0.0))
-    >>> model = ChoiceGP(1, rule=EachByItself())
+    >>> model = ChoiceGP(1, rule=AboveTheMean())
     >>> two = jnp.array([True, True])
-    >>> round(float(EachByItself().log_prob(jnp.zeros((1, 2)), two, two)), 3)  # two coins
+    >>> round(float(AboveTheMean().log_prob(jnp.zeros((1, 2)), two, two)), 3)  # two coins
     -1.386
     """
 
@@ -64,7 +65,8 @@ class Likelihood(ErrorModel):
         Parameters
         ----------
         u : Array (d, a)
-            Utilities of the objects, in units of the scale of errors; only differences are known.
+            Utilities of the objects, in units of the scale of errors.  Only differences between the objects of a set
+            are known: a number that is added to a utility of all objects must change nothing.
         present, chosen : bool Array (a,)
             Which objects the set really has, the others are padding and must have no influence; and which are chosen.
         """
@@ -84,6 +86,17 @@ class Likelihood(ErrorModel):
             f"{self.name} has no threshold, which empty answers need: leave these sets out (empty='skip'), or use "
             "rule='pareto'"
         )
+
+    def check_differences(self, n_utilities: int) -> None:
+        """Refuse a likelihood of the utilities themselves: inference knows those of a set up to a number."""
+        u = np.random.default_rng(0).normal(size=(n_utilities, 2))
+        here, kept = np.array([True, True]), np.array([True, False])
+        one, other = (float(self.log_prob(jnp.asarray(at), here, kept)) for at in (u, u + 1.0))
+        if not np.isclose(one, other, rtol=1e-3, atol=1e-3, equal_nan=True):
+            raise ChoiceGPError(
+                f"{self.name} changes when 1 is added to the utilities of all objects, of which only differences can "
+                "be known: compare objects with each other, for example with the mean of their set"
+            )
 
     def check_size(self, a: int) -> None:
         """Refuse sets whose answers are too many to enumerate."""

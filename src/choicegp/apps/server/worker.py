@@ -132,7 +132,8 @@ class Worker:
     def _done(self, job: Job) -> tuple[Job, bytes | None]:
         """Do a job; return it with the version of the answers that were learned from, and what was found."""
         learner, setup = self._learner, self._setup
-        assert learner is not None and setup is not None
+        assert learner is not None
+        assert setup is not None
         if job.kind == "first":
             return job._replace(version=setup.version), packed(learner.first_sets(N_NEWCOMERS, N_FIRST))
         if job.participant == EVERYONE:
