@@ -44,6 +44,18 @@ def test_a_container_counts_without_the_files_it_has_read(machine, place, names)
     assert memory.free_memory() == 212 * 2**20
 
 
+def test_swap_counts(machine):
+    (machine / "meminfo").write_text("MemAvailable: 1024 kB\nSwapCached: 7 kB\nSwapTotal: 4096 kB\nSwapFree: 2048 kB\n")
+    assert memory.free_memory() == 3 * 2**20
+
+
+def test_what_gives_way_counts_with_the_groups_below(machine):
+    folder = machine / "cgroup/memory"
+    group(folder, 500, 400, ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+    (folder / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 30\nslab_reclaimable 20\n")
+    assert memory.free_memory() == 150
+
+
 def test_a_group_below_the_root_counts(machine):
     (machine / "self").mkdir()
     (machine / "self" / "cgroup").write_text("9:cpu:/\n4:memory:/a/b\n0::/\n")

@@ -13,6 +13,7 @@ _ROOM_TO_START = 2**30  # address space that JAX takes at its first program, who
 _PROC = Path("/proc")
 _GROUPS = Path("/sys/fs/cgroup")
 _LIMIT_AND_USE = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+_GIVES_WAY = ("inactive_file", "active_file", "slab_reclaimable")
 _LIMITED = (("RLIMIT_AS", "VmSize"), ("RLIMIT_DATA", "VmData"))
 
 
@@ -47,7 +48,9 @@ def check_room_to_start() -> None:
 
 
 def _of_the_machine() -> Iterator[int]:
-    yield from _kilobytes(_PROC / "meminfo", "MemAvailable")
+    """Yield what the machine has left; one that can swap is slow then, and kills nothing."""
+    swap = sum(_kilobytes(_PROC / "meminfo", "SwapFree"))
+    yield from (memory + swap for memory in _kilobytes(_PROC / "meminfo", "MemAvailable"))
 
 
 def _of_groups() -> Iterator[int]:
@@ -60,8 +63,10 @@ def _of_groups() -> Iterator[int]:
                 stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             except (OSError, ValueError):
                 continue
-            # Files that were read count as used, and give way when memory is needed.
-            yield max(left + sum(int(stat.get(name, 0)) for name in ("inactive_file", "active_file")), 0)
+            # Files that were read, and what the system keeps of their names, count as used, and give way when memory is
+            # needed.  In version 1 "total_" means: together with the groups below, as the use does.
+            given_back = (int(stat.get(f"total_{name}", stat.get(name, 0))) for name in _GIVES_WAY)
+            yield max(left + sum(given_back), 0)
 
 
 def _groups() -> Iterator[Path]:

@@ -63,8 +63,10 @@ def _sheets(archive: zipfile.ZipFile, size: int) -> list[str]:
 
 def _n_cells(sheet: bytes) -> int:
     """Return how many cells a sheet has, with the empty ones up to its last row and column."""
-    places = [(len(letters), letters, int(row)) for letters, row in _PLACE.findall(sheet)]
-    if not places:
-        return 0
-    letters = max(places)[1]
-    return max(row for *_, row in places) * functools.reduce(lambda n, letter: 26 * n + letter - 64, letters, 0)
+    # One after the other: a list of millions of places would need more memory than the table.
+    last_column, last_row = b"", 0
+    for place in _PLACE.finditer(sheet):
+        letters, row = place[1], int(place[2])
+        last_column = max(last_column, letters, key=lambda one: (len(one), one))
+        last_row = max(last_row, row)
+    return last_row * functools.reduce(lambda n, letter: 26 * n + letter - 64, last_column, 0)
