@@ -114,7 +114,7 @@ def _ended_in_order() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: not one of Python's
 
 
 def open_study(place: str | os.PathLike[str], objects: object) -> Store:

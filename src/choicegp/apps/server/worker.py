@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -204,9 +205,11 @@ def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
 
 
 def _at_low_priority() -> None:
-    """Let pages come first: where the system knows priorities of threads, and those that this one starts."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+    """Let pages come first: Linux knows priorities of threads, and of those that this one starts."""
+    # Elsewhere the number of a thread may be that of some other process.
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 def _end_with_parent() -> None:
