@@ -145,7 +145,7 @@ class LooResult(NamedTuple):
 WHY_THEY_DIFFER = (
     "ArviZ weights draws that have seen the set as if they had not, which few draws survive on a sharp posterior; "
     "choicegp takes the set's own part out of the posterior, and fits again where that is not enough. The two differ "
-    "most on the sets that matter most, and there the second is to be trusted."
+    "most on the sets that matter most, and there the score of choicegp is to be trusted."
 )
 
 _METHODS: dict[type, str] = {CavityDiagnostics: "cavity", PsisDiagnostics: "psis"}
