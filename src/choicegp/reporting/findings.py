@@ -79,6 +79,8 @@ def objects_section(asked: Asked) -> Markup:
 
 def _object_table(asked: Asked, found: Any, front: np.ndarray, names: list[str]) -> pd.DataFrame:
     frame = pd.DataFrame({"object": names})
+    if found.mean.shape[1] > 1:
+        frame["undominated"] = ["yes" if one else "no" for one in front]
     features = asked.data.encoding.decode(asked.data.X)
     for name in asked.features[:_MOST_FEATURES]:
         label = name if name not in frame else f"{name} (feature)"
@@ -91,8 +93,6 @@ def _object_table(asked: Asked, found: Any, front: np.ndarray, names: list[str])
             ends = zip(found.lower[:, i], found.upper[:, i], strict=True)
             written = [f"{one} ({low:.1f} to {high:.1f})" for one, (low, high) in zip(written, ends, strict=True)]
         frame[f"utility {i + 1}"] = written
-    if found.mean.shape[1] > 1:
-        frame["undominated"] = ["yes" if one else "no" for one in front]
     return frame
 
 
@@ -130,17 +130,27 @@ def shares_section(asked: Asked) -> Markup:
         assortments = {"short list": _offered(asked)}
         n = len(assortments["short list"])
         files, changes = element("code", "--assortments FILE"), element("code", "--change OBJECT:FEATURE=VALUE")
-        how = joined([" Pass other assortments with ", files, ", and changes with ", changes, "."])
-        parts.append(element("p", f"If the {n} best objects of the short list were offered together:", how))
+        how = joined(["Pass other assortments with ", files, ", and changes with ", changes, "."])
+        parts.append(
+            element("p", f"What would happen if the first {n} objects of the short list were offered together?")
+        )
+        parts.append(element("p", how, class_="fine"))
     found = _renamed(asked, model.shares(assortments, random_state=asked.random_state))
     drawn = found[found["assortment"].isin(pd.unique(found["assortment"])[:_MOST_PANELS])]
-    whose = "respondents" if model.fitted_.study is not None else "the one person whom the model knows"
-    caption = f"The probability that {whose} would keep an object, and take it, with 95% intervals."
+    caption = f"The probability that {_whose(asked)} would keep an object, and take it, with 95% intervals."
     parts.append(asked.picture(plot_shares(drawn), "Shares of each assortment, as in the table.", caption))
     parts.append(details("The shares as a table", table(_with_intervals(found), "Shares of every assortment.")))
     if asked.changes:
         parts.append(_changed(asked, assortments))
     return joined(parts)
+
+
+def _whose(asked: Asked) -> str:
+    if asked.model.fitted_.study is not None:
+        return "people of this population"
+    people = asked.data.respondents
+    pooled = people is not None and len(pd.unique(people)) > 1
+    return "someone who answers like all respondents together" if pooled else "the one person whom the model knows"
 
 
 def _offered(asked: Asked) -> pd.DataFrame:

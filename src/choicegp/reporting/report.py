@@ -170,7 +170,9 @@ def _explained(model: Any) -> str:
     kind, result = type(model).__name__, model.fit_result_
     n = getattr(model, "n_utilities_", None)
     by = f" by {counted(n, 'hidden utility', many='hidden utilities')}" if n else ""
-    return f"A {kind} explains the answers{by}; the fit {result.status} ({result.message})."
+    if result.status == "converged":
+        return f"A {kind} explains the answers{by}; its fit converged."
+    return f"A {kind} explains the answers{by}; its fit {result.status} ({result.message})."
 
 
 def _made(command: str | None, said: list[str]) -> Markup:
