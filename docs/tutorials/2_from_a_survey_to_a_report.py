@@ -3,7 +3,8 @@ From a survey export to a report
 ================================
 
 A survey tool gives you a spreadsheet, not an array: semicolons, currencies, an ``x`` for a tick, comments, a task in
-which nothing was ticked. This page takes such a file to a fitted model and to tables that can be mailed. |profile|
+which nothing was ticked. This page takes such a file to a fitted model, to tables, and to a report that can be
+mailed. |profile|
 """
 
 # %%

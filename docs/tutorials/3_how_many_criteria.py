@@ -23,8 +23,8 @@ print(simulated.data.describe())
 # %%
 # Fit each number, and compare
 # ----------------------------
-# ``elpd`` is the log probability of each answer given all others, summed over the sets, and ``difference`` is how much
-# a number is worse than the best one. It comes with the standard error of a paired comparison.
+# ``elpd`` is the log probability of each answer given all others, summed over the sets, and ``elpd_diff`` is how much
+# a number is worse than the best one. ``dse`` is the standard error of this difference, from a paired comparison.
 
 found = select_n_utilities(simulated.data, max_utilities=5 if FULL else 2, random_state=0, **quick)
 print(found.reason)

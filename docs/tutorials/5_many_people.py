@@ -2,8 +2,8 @@
 Many people and market shares
 =============================
 
-A study has many people with a few answers each. No one answers enough to be known by her own answers alone, and no two
-are the same. One model learns all of them together, and says what an assortment would do. |profile|
+A study has many people with a few answers each. Nobody answers enough to be known by her own answers alone, and
+no two people are the same. One model learns all of them together, and says what an assortment would do. |profile|
 """
 
 # %%

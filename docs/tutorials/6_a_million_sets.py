@@ -28,7 +28,7 @@ rng = np.random.default_rng(0)
 
 
 def answers(first: int, n: int) -> pd.DataFrame:
-    """Make n sets of four objects with three features: people want a large and a small one at the same time."""
+    """Make n sets of four objects with three features, of which is kept what no other beats in two utilities."""
     X = rng.uniform(size=(n, 4, 3))
     U = np.stack([X[..., 0] - X[..., 2] ** 2, X[..., 1] + 0.5 * np.sin(4 * X[..., 2])], axis=-1)
     beaten = (U[:, None, :, :] > U[:, :, None, :]).all(axis=-1).any(axis=2)
@@ -82,7 +82,8 @@ print(pd.read_parquet(path.parent / "predictions.parquet").head(4))
 # %%
 # What it does not do
 # -------------------
-# The intervals of sparse inference are too narrow, which ``model.intervals_`` says, and there are neither thresholds
-# nor effects of single objects. With up to 1500 different objects, leave ``inference`` at ``"auto"``.
+# The intervals of sparse inference are too narrow, which ``model.intervals_`` says, and it refuses effects of single
+# objects and questions for the best or the worst object. With up to 1500 different objects, leave ``inference`` at
+# ``"auto"``, which means dense inference there.
 
 print(model.intervals_)

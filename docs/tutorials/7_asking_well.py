@@ -30,8 +30,8 @@ laptops.loc[list(first.shown)]
 # %%
 # After some answers
 # ------------------
-# Alice answers eight such sets. Then the model chooses: ``value`` is how many nats its answer is expected to say about
-# her utilities.
+# Alice answers eight such sets. Then the model chooses: ``value`` is how much its answer is expected
+# to say about her utilities, in nats.
 
 
 def ask(history: list, how: str, model: ChoiceGP | None, seed: int) -> tuple:
@@ -88,6 +88,6 @@ ax.set(xlabel="answers", ylabel="sets predicted exactly", title="One simulated p
 ax.legend(frameon=False)
 
 # %%
-# One person is an anecdote, and while little is known nearly every answer says something. On fifteen simulated people,
-# sets that say most needed 26 answers (median) for what random sets reached with 60, and for five of the fifteen they
-# did not help: "What to ask next" has the figures, and says where asking well does not work.
+# One person is an anecdote, and while little is known nearly every answer says something. Of 24 simulated people, sets
+# that say most needed 38 answers (median) for what random sets reached with 60, and a third did not get there within
+# 48: "Asking" has the figures, and "What to ask next" says where asking well does not work.

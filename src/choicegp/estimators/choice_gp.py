@@ -54,11 +54,12 @@ class ChoiceGP(MarketNumbers):
         `choicegp.kernels`.
     threshold : bool or "auto"
         Whether objects must also pass a threshold to be kept, so that a set may be left empty and a set of one object
-        is a question of yes or no; its utilities are learned.  "auto": where the data have empty answers.
+        is a question of yes or no; its utilities are learned.  "auto": where the data have empty answers.  The
+        paper's approximation has none.
     rule : {"pareto", "best-in-one"} or Likelihood
         Which objects are kept: those that no other dominates, or those that are the best in at least one utility; or a
-        likelihood of one's own, see `choicegp.likelihoods`.  `compare` chooses between two models of the same
-        choices.
+        likelihood of one's own, see `choicegp.likelihoods`.  The paper's approximation knows the first only.  `compare`
+        chooses between two models of the same choices.
     respondents : {"pooled", "individual", "hierarchical", "auto"}
         How the answers of several people (``ChoiceData.respondents``) are related.  "pooled": as if they were one
         person's.  "individual": people have nothing in common but the hyperparameters.  "hierarchical": each person's
