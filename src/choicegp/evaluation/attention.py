@@ -31,7 +31,8 @@ def attention(data: ChoiceData, log_probabilities: np.ndarray, can_be_empty: boo
     -------
     DataFrame
         One row per respondent: ``sets``, the probabilities of being ``attentive``, ``random`` or one who ticks
-        ``everything``, and ``score``, the mean log probability of an answer above that of a random one.
+        ``everything``, and ``score``, by how much the log probability of an answer
+        exceeds the log probability of a random one, on average.
 
     Examples
     --------

@@ -23,7 +23,7 @@ _ADVICE = "Try another number of utilities, threshold=True, rule='best-in-one' o
 
 
 class Check(NamedTuple):
-    """Whether choices look like those of the model.
+    """Whether choices look like choices that the model would make.
 
     Attributes
     ----------
@@ -33,6 +33,16 @@ class Check(NamedTuple):
     table : DataFrame
         One row per number: ``observed``, ``expected``, ``lower`` and ``upper`` (95% of the simulated answers) and
         ``p``, the probability of a number as far out as the observed one if the model were right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from choicegp import ChoiceData
+    >>> X, shown = np.arange(4.0)[:, None], [[0, 1], [2, 3], [0, 3]]
+    >>> data = ChoiceData.from_sets(X, shown, [[0], [2], [0]])
+    >>> found = compared(data, [data] * 20)  # in place of answers that a model has simulated
+    >>> found.fits, found.message
+    (True, 'The choices look like those that the model would make.')
     """
 
     fits: bool
@@ -68,7 +78,7 @@ def _in_words(table: pd.DataFrame, unlike: list[str]) -> str:
     for name in unlike:
         observed, lower, upper = (float(table[column][name]) for column in ("observed", "lower", "upper"))
         parts.append(f"{_MEANING[name]} is {observed:.3g}, where the model expects {lower:.3g} to {upper:.3g}")
-    return f"The choices do not look like those of the model: {'; '.join(parts)}. {_ADVICE}"
+    return f"The choices do not look like choices that the model would make: {'; '.join(parts)}. {_ADVICE}"
 
 
 def statistics(data: ChoiceData) -> pd.Series:

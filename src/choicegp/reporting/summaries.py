@@ -57,7 +57,7 @@ def quality_in_words(model: "ChoiceGP", data: "ChoiceData", what: str) -> str:
 
 
 def checks_in_words(model: "ChoiceGP", data: "ChoiceData", seed: int) -> str:
-    """Say whether choices look like those of the model, and which people do not attend."""
+    """Say whether choices look like choices that the model would make, and which people do not attend."""
     from choicegp.evaluation.attention import inattentive
 
     if not hasattr(model, "attention"):
