@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import counted
+from choicegp.checks import counted, in_digits
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
@@ -81,18 +81,18 @@ def _object_table(asked: Asked, found: Any, front: np.ndarray, names: list[str])
     frame = pd.DataFrame({"object": names})
     if found.mean.shape[1] > 1:
         frame["undominated"] = ["yes" if one else "no" for one in front]
-    features = asked.data.encoding.decode(asked.data.X)
-    for name in asked.features[:_MOST_FEATURES]:
-        label = name if name not in frame else f"{name} (feature)"
-        values = features[name].to_numpy()
-        is_number = pd.api.types.is_numeric_dtype(features[name].dtype)
-        frame[label] = [f"{value:.5g}" for value in values] if is_number else [str(value) for value in values]
     for i in range(found.mean.shape[1]):
         written = [f"{value:.1f}" for value in found.mean[:, i]]
         if found.lower is not None:
             ends = zip(found.lower[:, i], found.upper[:, i], strict=True)
             written = [f"{one} ({low:.1f} to {high:.1f})" for one, (low, high) in zip(written, ends, strict=True)]
         frame[f"utility {i + 1}"] = written
+    features = asked.data.encoding.decode(asked.data.X)
+    for name in asked.features[:_MOST_FEATURES]:
+        label = name if name not in frame else f"{name} (feature)"
+        values = features[name].to_numpy()
+        is_number = pd.api.types.is_numeric_dtype(features[name].dtype)
+        frame[label] = [in_digits(value) for value in values] if is_number else [str(value) for value in values]
     return frame
 
 
@@ -180,7 +180,7 @@ def _changed(asked: Asked, assortments: Any) -> Markup:
 def _change_in_words(change: Any) -> str:
     if change is None:
         return "withdrawn"
-    written = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in change.items()}
+    written = {name: in_digits(value) if isinstance(value, float) else str(value) for name, value in change.items()}
     return ", ".join(f"{name} becomes {value}" for name, value in written.items())
 
 

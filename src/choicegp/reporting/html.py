@@ -8,6 +8,7 @@ import pandas as pd
 
 _VOID = ("meta",)
 _LONGEST = 60  # letters of a cell that are shown whole
+_LONGEST_HEADING = 30
 _BRIEF = 26  # letters that are not broken into lines
 
 
@@ -98,12 +99,12 @@ def table(frame: pd.DataFrame, caption: str, *, digits: int = 2, percent: Sequen
 
 def _heading(name: str, kind: str | None) -> Markup:
     """Name a column; a long name is cut, or broken behind its underscores."""
-    shown = Markup(text(_shortened(name)).replace("_", "_<wbr>"))
-    return element("th", shown, scope="col", class_=kind, title=name if len(name) > _LONGEST else None)
+    shown = Markup(text(_shortened(name, _LONGEST_HEADING)).replace("_", "_<wbr>"))
+    return element("th", shown, scope="col", class_=kind, title=name if len(name) > _LONGEST_HEADING else None)
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+def _shortened(name: str, longest: int = _LONGEST) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def _cell(written: str, place: int, kind: str | None) -> Markup:

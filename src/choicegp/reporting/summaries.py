@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from choicegp.checks import counted
+from choicegp.checks import counted, in_digits
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation import metrics
 from choicegp.evaluation.effects import Effects, model_effects
@@ -92,7 +92,7 @@ def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
 def _driver(effects: Effects, utility: int, feature: int) -> str:
     name, size = effects.names[feature], effects.relevance.mean[utility, feature]
     best = effects.best[utility, feature]
-    shown = f"{best:.4g}" if isinstance(best, float) else str(best)
+    shown = in_digits(best, 4) if isinstance(best, float) else str(best)
     how = {
         "rises": f"rises with {name}",
         "falls": f"falls with {name}",
