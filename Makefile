@@ -24,13 +24,13 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo page test coverage bench lint format types docs lock clean
+.PHONY: help demo page test coverage bench lint format types docs tutorials lock clean
 .DELETE_ON_ERROR:
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.base ## simulate Alice choosing laptops, learn her utilities and say what was found
 	@$(BIN)/choicegp demo
@@ -64,6 +64,10 @@ docs: $(VENV)/.docs ## build the documentation into docs/_build
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
 	@echo "open docs/_build/index.html"
 
+tutorials: ## build the documentation with the tutorials at full size, which takes many minutes
+	@rm -rf docs/auto_tutorials docs/auto_gallery
+	@CHOICEGP_TUTORIALS=full $(MAKE) docs
+
 lock: ## renew the pinned versions (with Python 3.11)
 	@$(call find_python,$(or $(PYTHON),python3.11 python3 python),11,11); \
 	set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
@@ -78,7 +82,7 @@ lock: ## renew the pinned versions (with Python 3.11)
 	cp "$$folder/lock.txt" $(LOCK); echo "$(LOCK) renewed"
 
 clean: ## remove the environment and everything built
-	@rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	@rm -rf $(VENV) build dist docs/_build docs/auto_tutorials docs/auto_gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	@find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made:

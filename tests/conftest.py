@@ -77,7 +77,7 @@ def short_chains() -> Generator[None]:
     from choicegp.inference import intervals
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "n_steps", lambda inference: (intervals.BLOCK, intervals.BLOCK))
+        patch.setattr(intervals, "n_steps", lambda inference: (intervals.BLOCK, intervals.BLOCK // 4))
         yield
 
 

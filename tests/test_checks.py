@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from choicegp.checks import as_table, counted, id_array, number_array, unique_index
+from choicegp.checks import as_table, counted, id_array, in_digits, number_array, unique_index
 from choicegp.errors import ChoiceGPError
 
 
@@ -50,6 +50,12 @@ def test_number_arrays_are_new_and_of_floats():
     given = np.array([1.0, np.nan])
     assert not np.shares_memory(number_array("U", given), given)
     assert number_array("U", [True, 2]).tolist() == [1.0, 2.0]
+
+
+def test_numbers_for_readers_are_no_powers_of_ten():
+    values = (1.23456789, 125_000.0, -1_234_567.0, 0.00012, float("nan"))
+    assert [in_digits(value) for value in values] == ["1.2346", "125000", "-1234567", "0.00012", "–"]
+    assert in_digits(12_345.0, 4) == "12345"
 
 
 def test_counted():

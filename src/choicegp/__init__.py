@@ -8,13 +8,14 @@ Names are imported on first use, so that ``import choicegp`` and ``choicegp --he
 """
 
 import importlib
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from choicegp import datasets, kernels, metrics, plots
+    from choicegp import datasets, inferences, kernels, likelihoods, metrics, plots
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
     from choicegp.data.preferences import Preferences, preferences
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from choicegp.estimators.pareto_embedding import ParetoEmbedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.evaluation.diagnosis import Diagnosis
+    from choicegp.evaluation.predictive_checks import Check
     from choicegp.fitting.embedding import EmbeddingFit
     from choicegp.fitting.methods import MCMC, Dense, Paper, Sparse
     from choicegp.fitting.record import FitResult, Utilities
@@ -51,6 +53,9 @@ if TYPE_CHECKING:
     from choicegp.selection.compare import compare
     from choicegp.selection.loo import CavityDiagnostics, LooResult, PsisDiagnostics
     from choicegp.selection.n_utilities import SelectionResult
+
+# As for every library: messages are for programs that ask for them, and nothing is printed by default.
+logging.getLogger("choicegp").addHandler(logging.NullHandler())
 
 # XLA's warnings on standard error are for its developers.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -75,6 +80,7 @@ _PLACES = {
     "estimators.pareto_embedding": "ParetoEmbedding",
     "estimators.preference_gp": "GeneralPreferenceGP PairGP PreferenceGP",
     "evaluation.diagnosis": "Diagnosis",
+    "evaluation.predictive_checks": "Check",
     "fitting.embedding": "EmbeddingFit",
     "fitting.methods": "Dense MCMC Paper Sparse",
     "fitting.record": "FitResult Utilities",
@@ -86,13 +92,14 @@ _PLACES = {
     "selection.n_utilities": "SelectionResult",
 }
 _HOME = {name: f"choicegp.{place}" for place, names in _PLACES.items() for name in names.split()}
-_MODULES = ("datasets", "kernels", "metrics", "plots")
+_MODULES = ("datasets", "inferences", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
     "MCMC",
     "AlreadyAnswered",
     "BatchPreferenceGP",
     "CavityDiagnostics",
+    "Check",
     "ChoiceData",
     "ChoiceDataError",
     "ChoiceFolder",
@@ -130,7 +137,9 @@ __all__ = [
     "__version__",
     "compare",
     "datasets",
+    "inferences",
     "kernels",
+    "likelihoods",
     "metrics",
     "next_set",
     "next_set_between",

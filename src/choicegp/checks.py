@@ -93,6 +93,13 @@ def counted(n: int, noun: str, form: str = "", many: str = "") -> str:
     return f"{n:{form}} {noun if n == 1 else many or noun + 's'}"
 
 
+def in_digits(value: float, n: int = 5) -> str:
+    """Write a number with n digits, a large one whole instead of as a power of ten, and a missing one as a dash."""
+    if value != value:
+        return "–"
+    return f"{value:.0f}" if 10**n <= abs(value) < 1e15 else f"{value:.{n}g}"
+
+
 def check_distinct(names: Iterable[Any], what: str) -> None:
     """Refuse names that repeat."""
     seen: set[Any] = set()

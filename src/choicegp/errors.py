@@ -6,7 +6,17 @@ from typing import NamedTuple
 
 
 class ChoiceGPError(ValueError):
-    """An error that the user can fix: the message says what is wrong, where, and what to do."""
+    """An error that the user can fix: the message says what is wrong, where, and what to do.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceGP, ChoiceGPError
+    >>> try:
+    ...     ChoiceGP().set_params(utilities=2)
+    ... except ChoiceGPError as error:
+    ...     print(str(error)[:37])
+    ChoiceGP has no parameter 'utilities'
+    """
 
 
 class StoreError(ChoiceGPError):
@@ -24,27 +34,70 @@ class StoreError(ChoiceGPError):
 
 
 class Unavailable(StoreError):
-    """The database cannot be reached, read or written just now: the same may succeed later."""
+    """The database cannot be reached, read or written just now: the same may succeed later.
+
+    Examples
+    --------
+    >>> from choicegp import StoreError, Unavailable
+    >>> issubclass(Unavailable, StoreError)
+    True
+    """
 
 
 class NotPossible(StoreError):
-    """The study does not allow what was asked, such as an answer after its end: the message says why."""
+    """The study does not allow what was asked, such as an answer after its end: the message says why.
+
+    Examples
+    --------
+    >>> from choicegp import NotPossible, StoreError
+    >>> issubclass(NotPossible, StoreError)
+    True
+    """
 
 
 class StudyFull(NotPossible):
-    """The study has as many participants as it may have."""
+    """The study has as many participants as it may have.
+
+    Examples
+    --------
+    >>> from choicegp import StoreError, StudyFull
+    >>> issubclass(StudyFull, StoreError)
+    True
+    """
 
 
 class AlreadyAnswered(NotPossible):
-    """Another answer to the same question was recorded before; it is kept, and this one is not."""
+    """Another answer to the same question was recorded before; it is kept, and this one is not.
+
+    Examples
+    --------
+    >>> from choicegp import AlreadyAnswered, StoreError
+    >>> issubclass(AlreadyAnswered, StoreError)
+    True
+    """
 
 
 class ExtrapolationWarning(UserWarning):
-    """Predictions are made for objects with features outside the range of the objects shown in training."""
+    """Predictions are made for objects with features outside the range of the objects shown in training.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from choicegp import ExtrapolationWarning
+    >>> warnings.simplefilter("error", ExtrapolationWarning)  # refuse to predict outside the range
+    >>> warnings.simplefilter("default", ExtrapolationWarning)
+    """
 
 
 class ReadingNote(UserWarning):
-    """A table was read in the only way that makes sense of it: the note says how."""
+    """A table was read in the only way that makes sense of it: the note says how.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from choicegp import ReadingNote
+    >>> warnings.simplefilter("ignore", ReadingNote)  # read silently
+    """
 
 
 class Defect(NamedTuple):
@@ -62,6 +115,12 @@ class Defect(NamedTuple):
         The set's id, or None when the defect belongs to no set.
     object : object
         The object's id, or None.
+
+    Examples
+    --------
+    >>> from choicegp import Defect
+    >>> Defect("missing-feature", "the price is missing", row=7).kind
+    'missing-feature'
     """
 
     kind: str
@@ -88,6 +147,15 @@ class ChoiceDataError(ChoiceGPError):
         The file the data came from.
     advice : mapping of str to str, optional
         What helps against each kind of defect.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceDataError
+    >>> try:
+    ...     ChoiceData.from_sets([[0.0], [1.0], [2.0]], [[0, 1]], [[2]])
+    ... except ChoiceDataError as error:
+    ...     print([defect.kind for defect in error.defects])
+    ['chosen-not-shown']
     """
 
     listed = 20

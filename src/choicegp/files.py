@@ -20,6 +20,9 @@ def check_place(path: str | os.PathLike[str]) -> None:
             raise ChoiceGPError(f"{file} is a folder; name a file in it")
         if not file.parent.is_dir():
             raise ChoiceGPError(f"cannot write {file}: there is no folder {file.parent}")
+        # Also a read-only file system, which root cannot write either.
+        if not os.access(file.parent, os.W_OK):
+            raise ChoiceGPError(f"cannot write {file}: the folder {file.parent} does not allow it; name another one")
         if len(file.name.encode()) > _LONGEST_NAME:
             raise ChoiceGPError(f"cannot write {file}: the name has more than {_LONGEST_NAME} bytes")
     except OSError as error:

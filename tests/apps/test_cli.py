@@ -113,7 +113,7 @@ class TestDescribe:
         first, *rest = err.splitlines()
         assert first == "error: choices.csv (the header is row 1): 2 defects"
         assert rest[0].startswith(
-            "  1 x wrong-flag: flags are 0/1, true/false, yes/no, or one mark (x, 1, ✓) and blanks"
+            "  1 x wrong-flag: flags are 0/1, true/false, yes/no, ✓/✗, or one mark (x, 1, ✓) and blanks"
         )
         assert rest[1].startswith("  1 x missing-feature: to leave such sets out, pass --missing skip; ")
         assert rest[2].startswith("  row 3, set 1, object 'ink': ")
@@ -185,7 +185,8 @@ class TestProcess:
             finally:
                 process.kill()
                 process.communicate()
-        assert (process.returncode, out, err) == (130, "", "")
+        assert (process.returncode, out) == (130, "")
+        assert err == "interrupted: no file was left incomplete; the same command begins again\n"
 
     def test_names_beyond_the_terminals_letters(self, tmp_path):
         (tmp_path / "choices.csv").write_text(TABLE.replace("price", "größe"), encoding="utf-8")

@@ -156,6 +156,7 @@ def test_the_model_predicts_and_is_drawn(demo, run, tmp_path, monkeypatch):
     code, out, _ = run("plot", str(folder / "model.cgp"), "-o", "pictures")
     assert code == 0
     assert {path.name for path in (tmp_path / "pictures").iterdir()} == {
+        "drivers.png",
         "effects.png",
         "objects.png",
         "relevance.png",

@@ -1,6 +1,7 @@
 """What is said when something goes wrong, and with which exit code."""
 
 import re
+import signal
 import warnings
 
 import pytest
@@ -8,6 +9,7 @@ import typer
 
 from choicegp.apps import terminal
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+from choicegp.files import replaced_when_complete
 
 
 def raising(error):
@@ -23,6 +25,9 @@ class Unprintable(Exception):
         return "two\nlines"
 
 
+STOPPED = "interrupted: no file was left incomplete; the same command begins again\n"
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -31,8 +36,10 @@ class Unprintable(Exception):
         (PermissionError(13, "Permission denied", "x.csv"), 2, "error: x.csv: Permission denied\n"),
         (OSError("strange"), 2, "error: strange\n"),
         (ImportError("pymoo is missing: pip install it"), 2, "error: pymoo is missing: pip install it\n"),
-        (KeyboardInterrupt(), 130, ""),
-        (typer.Abort(), 130, ""),
+        (KeyboardInterrupt(), 130, STOPPED),
+        (KeyboardInterrupt("interrupted: 2 of 4 runs are done"), 130, "interrupted: 2 of 4 runs are done\n"),
+        (terminal.Terminated(), 143, STOPPED),
+        (typer.Abort(), 130, STOPPED),
         (typer.Exit(5), 5, ""),
         (BrokenPipeError(32, "Broken pipe"), 141, ""),
         (typer.BadParameter("must be a colour"), 2, "error: Invalid value: must be a colour\n"),
@@ -41,6 +48,20 @@ class Unprintable(Exception):
 def test_endings(error, code, said, capsys):
     assert terminal.run(raising(error)) == code
     assert capsys.readouterr() == ("before\n", said)
+
+
+def test_sigterm_removes_drafts_and_leaves_no_handler(tmp_path, capsys):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def command():
+        with replaced_when_complete(tmp_path / "model.cgp") as draft:
+            draft.write(b"half")
+            signal.raise_signal(signal.SIGTERM)
+
+    assert terminal.run(command) == 143
+    assert capsys.readouterr() == ("", STOPPED)
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_lack_of_memory_is_said(capsys):

@@ -2,7 +2,7 @@
 
 from itertools import chain, combinations
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 
@@ -19,6 +19,8 @@ from choicegp.model.error_models import DISCERNIBILITY, KEPT_BY
 from choicegp.model.likelihood import log_likelihood
 from choicegp.model.prior import Objects
 
+in_logs = jax.jit(log_likelihood)
+
 
 def subsets(k):
     return [list(one) for one in chain.from_iterable(combinations(range(k), n) for n in range(1, k + 1))]
@@ -31,12 +33,12 @@ def entropy(p, axis=0):
 def brute_table(u, rows, lapse):
     """Return the probabilities (answers, S) of all answers, one likelihood at a time; utilities (S, n, d)."""
     k = len(rows)
-    own = jnp.asarray(np.moveaxis(u[:, rows], 0, 2).swapaxes(0, 1))  # (d, k, S)
+    own = np.moveaxis(u[:, rows], 0, 2).swapaxes(0, 1)  # (d, k, S)
     present = np.ones((k, 1), bool)
     table = []
     for kept in subsets(k):
         chosen = np.isin(np.arange(k), kept)[:, None]
-        table.append(np.exp(np.asarray(log_likelihood(own, present, chosen))))
+        table.append(np.exp(np.asarray(in_logs(own, present, chosen))))
     table = np.array(table)
     return (1 - lapse) * table / table.sum(axis=0) + lapse / len(table)
 

@@ -73,6 +73,20 @@ def test_new_answers_during_the_work_are_learned_at_the_end_of_the_queue(queue, 
     assert taken(queue) == [("next", 2, 6), ("next", 1, 7)]
 
 
+def test_who_asks_late_makes_nothing_older(store, queue):
+    queue.want("next", 1, 5)
+    job = queue.claim("w")
+    for version in (7, 6):  # two servers, of which the slower one has looked before the other wrote
+        store._database.write(module._want, "next", 1, version, queue._text())
+    assert queue.finish(job._replace(version=6), "w", b"six")
+    assert taken(queue) == [("next", 1, 7)]
+
+
+def test_what_all_need_to_know_has_versions_in_order(queue):
+    assert [queue.keep("setup", content) for content in (b"one", b"one", b"two", b"one")] == [1, 1, 2, 3]
+    assert queue.result("setup")[::2] == (3, b"one")
+
+
 def test_who_learned_more_than_was_asked_is_done(queue):
     queue.want("next", 1, 5)
     job = queue.claim("w")

@@ -63,6 +63,7 @@ def test_a_model_of_few_choices_with_a_shared_part_is_trusted(model):
     assert found.effective > 1900
     assert found.moved < 0.01
     assert found == model.diagnose(), "the same draws"
+    assert "Keep inference='dense'" in found.message, "no chains were made: none can have mixed"
 
 
 def test_a_gaussian_in_the_wrong_place_is_not_trusted(model):

@@ -11,8 +11,9 @@ from choicegp.apps.cli import main
 from choicegp.errors import ChoiceGPError
 
 from .cases import HARMLESS, HOSTILE, Call, Command
+from .doors import DOORS
 
-COMMANDS = [case for case in HOSTILE if isinstance(case, Command)]
+COMMANDS = [case for case in [*HOSTILE, *DOORS] if isinstance(case, Command)]
 CALLS = [case for case in HOSTILE if isinstance(case, Call)]
 SECONDS = 10
 IN_ITS_OWN_PROCESS = ("latin-1", "fit below a file", "unknown option", "100,000 defects")

@@ -48,7 +48,7 @@ def sites(shape, pairs):
     rng = np.random.default_rng(1)
     d, t = shape[0], len(pairs.valid)
     root = rng.normal(size=(d, t, t)) * pairs.valid[:, None]
-    return Sites(jnp.asarray(root @ np.swapaxes(root, 1, 2) / t), jnp.asarray(rng.normal(size=(d, t)) * pairs.valid))
+    return Sites(root @ np.swapaxes(root, 1, 2) / t, rng.normal(size=(d, t)) * pairs.valid)
 
 
 def root_of(prior, problem):
@@ -67,7 +67,9 @@ def log_likelihood(u):
 def test_log_choices_are_those_of_pairs(shape, pairs):
     u = np.random.default_rng(0).normal(size=(shape[0], len(pairs.valid)))
     weight = np.concatenate([batch.weight for batch in pairs.batches])
-    assert float(weight @ log_choices(u, pairs, None)) == pytest.approx(log_likelihood(u), abs=1e-6)
+    assert float(weight @ np.asarray(jax.jit(log_choices)(u, pairs, None))) == pytest.approx(
+        log_likelihood(u), abs=1e-6
+    )
 
 
 def test_standard_normals_become_draws_with_the_posteriors_moments(shape, pairs, sites):
@@ -77,8 +79,9 @@ def test_standard_normals_become_draws_with_the_posteriors_moments(shape, pairs,
     whitening = whitened(root, sites)
     p, t = prior.n_parts, len(pairs.valid)
     # The map is affine: its constant is the mean, and its columns make the covariance.
-    centre = np.asarray(whitening.utilities(np.zeros((p, t))))
-    steps = np.array([np.asarray(whitening.utilities(unit.reshape(p, t))) - centre for unit in np.eye(p * t)])
+    utilities = jax.jit(lambda w: whitening.utilities(w))
+    centre = np.asarray(utilities(np.zeros((p, t))))
+    steps = np.array([np.asarray(utilities(unit.reshape(p, t))) - centre for unit in np.eye(p * t)])
     covariance = np.einsum("sit,sju->ijtu", steps, steps)
     moments = conditioned(factorise_on_host(np.asarray(covariance_of(prior, pairs))), sites)
     np.testing.assert_allclose(centre, moments.mean, atol=1e-8)
@@ -88,8 +91,8 @@ def test_standard_normals_become_draws_with_the_posteriors_moments(shape, pairs,
             wanted = moments.covariance.full()[i, j] if shared else independent
             np.testing.assert_allclose(covariance[i, j], wanted, atol=1e-8)
     w = np.random.default_rng(2).normal(size=(p, t))
-    np.testing.assert_allclose(prior.total(whitening.parts(w)), whitening.utilities(w), atol=1e-12)
-    np.testing.assert_allclose(whitening.utilities(w), centre + np.einsum("s,sit->it", w.ravel(), steps), atol=1e-8)
+    np.testing.assert_allclose(jax.jit(lambda w: prior.total(whitening.parts(w)))(w), utilities(w), atol=1e-12)
+    np.testing.assert_allclose(utilities(w), centre + np.einsum("s,sit->it", w.ravel(), steps), atol=1e-8)
 
 
 def exact_log_joint(prior, problem, parts):

@@ -24,17 +24,22 @@ in_logs = jax.jit(log_likelihood, compiler_options=QUICK)
 def reference(u, present, chosen, lapse):
     """Mean over samples of value, gradient and negative Hessian (its block per utility), by JAX."""
 
-    def one(u, present, chosen):
-        def gradient_and_all(u):
-            value, gradient = jax.value_and_grad(log_likelihood)(u, present, chosen, lapse=lapse)
-            return gradient, (value, gradient)
+    def gradient_and_value(u):
+        # Sets and samples do not touch each other: the gradient of the sum has the gradient of each.
+        def total(u):
+            value = log_likelihood(u, present[..., None], chosen[..., None], lapse=lapse)
+            return jnp.sum(value), value
 
-        hessian, (value, gradient) = jax.jacfwd(gradient_and_all, has_aux=True)(u)
-        return value, gradient, -jnp.einsum("ioip->iop", hessian)
+        return jax.grad(total, has_aux=True)(u)
 
-    over_samples = jax.vmap(one, in_axes=(-1, None, None), out_axes=-1)
-    over_sets = jax.vmap(over_samples, in_axes=(2, -1, -1), out_axes=-2)
-    return tuple(jnp.mean(result, axis=-1) for result in over_sets(u, present, chosen))
+    def moved(direction):
+        return jax.jvp(gradient_and_value, (u,), (jnp.broadcast_to(direction[..., None, None], u.shape),), has_aux=True)
+
+    d, a = u.shape[:2]
+    directions = jnp.eye(d * a).reshape(-1, d, a)
+    gradient, hessian, value = jax.vmap(moved, out_axes=(None, 0, None))(directions)
+    parts = value, gradient, -jnp.einsum("ioip...->iop...", hessian.reshape(d, a, *u.shape))
+    return tuple(jnp.mean(part, axis=-1) for part in parts)
 
 
 def some_sets(d, a, seed=0, single=False):
@@ -53,7 +58,7 @@ def assert_right(result, u, present, chosen, lapse=0.0):
     more = SIZE_OF_REFERENCE[d] - a
     u = np.pad(u, [(0, 0), (0, more), (0, 0), (0, 0)])
     present, chosen = (np.pad(mask, [(0, more), (0, 0)]) for mask in (present, chosen))
-    value, gradient, curvature = reference(u, present, chosen, lapse)
+    value, gradient, curvature = map(np.asarray, reference(u, present, chosen, lapse))
     np.testing.assert_allclose(result.value, value, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(result.gradient, gradient[:, :a], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(result.curvature, curvature[:, :a, :a], rtol=1e-10, atol=1e-9)

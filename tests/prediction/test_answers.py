@@ -78,13 +78,13 @@ def exact_ratio(u, chosen, j):
 def test_one_step_has_the_conditional_probability_of_the_likelihood():
     u = utilities(3, 12, 1, 1, 1.0)[..., 0, 0]
     agree, stays = (np.asarray(part) for part in jax.jit(answers._tables)(u[..., None, None]))
+    placed = jax.jit(answers._placed)
     for j, size in ((0, 1), (3, 1), (5, 4), (11, 6)):
         chosen = np.random.default_rng(size).permutation(12) < size
         chosen[j] = True
         standing = np.log(np.where(chosen[:, None, None, None], stays, 1.0)).sum(axis=0)
         of_object = (j, agree[j], stays[j], np.log(stays[j]), np.full((1, 1), 0.5))
-        state = (jnp.asarray(chosen[:, None, None]), jnp.asarray(standing))
-        _, chance = answers._placed(state, tuple(map(jnp.asarray, of_object)))
+        _, chance = placed((chosen[:, None, None], standing), of_object)
         np.testing.assert_allclose(chance[0, 0], exact_ratio(u, chosen, j), rtol=1e-6)
 
 

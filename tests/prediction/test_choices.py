@@ -246,7 +246,7 @@ def test_an_eleventh_object_that_is_certainly_dominated_changes_nothing(n_utilit
     # From ten objects to eleven the method changes; here only the method does.
     features = np.concatenate([X, [[30.0, 30.0]]])
     posterior = make_posterior(n_utilities, far_below=features[-1:])
-    tens = make_sets(10, 40)
+    tens = make_sets(10, 12)
     before = predictor(posterior, tens, features=features).probabilities()
     after = predictor(posterior, [np.append(rows, N_OBJECTS) for rows in tens], features=features).probabilities()
     change = np.abs(np.stack(after)[:, :-1] - np.stack(before))
@@ -365,15 +365,15 @@ def test_normalized_log_probabilities_of_large_sets_are_those_of_all_subsets(var
     own = points(posterior, 12, choices.SCORE_SAMPLES)
     table = np.asarray(subset_table(posterior, objects_of([rows]), own))[:, 0]
     # The likeliest answers, and others.
-    codes = np.concatenate([np.argsort(-table)[:32], np.random.default_rng(0).integers(1, 2**12, 32)])
+    codes = np.concatenate([np.argsort(-table)[:16], np.random.default_rng(0).integers(1, 2**12, 16)])
     answers = [rows[(code >> np.arange(12)) & 1 == 1] for code in codes]
-    asked = predictor(posterior, [rows] * 64, answers)
+    asked = predictor(posterior, [rows] * 32, answers)
     wrong = asked.log_probabilities(normalized=True) - np.log(table[codes])
-    assert np.abs(wrong[:32]).max() < 0.02
+    assert np.abs(wrong[:16]).max() < 0.02
     assert np.abs(wrong).max() < 0.06
     if lapse is None:
         # Utilities this close to each other leave much to be divided.
-        assert (asked.log_probabilities(normalized=False) - np.log(table[codes]))[:32].max() < -0.2
+        assert (asked.log_probabilities(normalized=False) - np.log(table[codes]))[:16].max() < -0.2
 
 
 def test_one_utility_needs_no_sum_over_the_subsets_of_a_large_set():

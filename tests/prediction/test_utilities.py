@@ -162,7 +162,7 @@ def test_beating_is_counted_as_by_a_loop():
 
 @pytest.fixture(scope="module")
 def many(posterior):
-    objects = objects_at(np.random.default_rng(6).normal(size=(3000, 2)))
+    objects = objects_at(np.random.default_rng(6).normal(size=(2000, 2)))
     return objects, means_of(posterior, objects)
 
 
@@ -257,7 +257,7 @@ def test_the_order_of_rows_changes_no_recommendation(features):
     # Vague, so that far more objects could be the best than are sampled; far from all data they differ in nothing.
     posterior = make_posterior(2, noise=10.0)
     rng = np.random.default_rng(11)
-    X = rng.normal(size=(20_000, 2)) * (1.0 if features == "spread" else 30.0)
+    X = rng.normal(size=(6_000, 2)) * (1.0 if features == "spread" else 30.0)
     found = []
     for order in (np.arange(len(X)), rng.permutation(len(X)), np.arange(len(X))[::-1]):
         objects = objects_at(X[order])

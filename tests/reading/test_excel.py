@@ -7,6 +7,7 @@ import pytest
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError, ReadingNote
+from choicegp.reading.excel import _n_cells
 from choicegp.reading.text import read_file, write_table
 
 ANSWERS = pd.DataFrame(
@@ -40,6 +41,11 @@ def test_the_first_sheet_is_read(tmp_path):
     with pytest.warns(ReadingNote):
         same = ChoiceData.from_long(ANSWERS, **roles)
     assert data == same
+
+
+def test_cells_are_counted_up_to_the_last_row_and_column():
+    assert _n_cells(b'<row r="2"><c r="AA2"/><c r="Z9"/></row>') == 27 * 9
+    assert _n_cells(b"<sheetData/>") == 0
 
 
 def test_empty_rows_and_headers(tmp_path):

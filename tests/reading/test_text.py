@@ -131,6 +131,15 @@ def test_broken_parquet(tmp_path):
         read_table(good)
 
 
+def test_columns_that_hardly_vary_are_no_bomb(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_MANY_CELLS", 2**20)
+    rng, path = np.random.default_rng(0), tmp_path / "rare.parquet"
+    rare = {f"level {j}": (rng.random(60_000) < 0.0005).astype(np.int8) for j in range(100)}
+    pd.DataFrame({"set": np.repeat(np.arange(15_000), 4)} | rare).to_parquet(path)
+    assert 20 * path.stat().st_size < 100 * 60_000
+    assert tables.open_parquet(path).metadata.num_rows == 60_000
+
+
 def test_parquet_keeps_a_named_index_as_a_column(tmp_path):
     frame = pd.DataFrame({"price": [1.0, 2.0]}, index=pd.Index(["pen", "ink"], name="alt_id"))
     frame.to_parquet(tmp_path / "a.parquet")

@@ -19,6 +19,7 @@ def test_text_is_escaped_wherever_it_stands():
 def test_letters_that_no_page_may_hold_are_shown(letter):
     assert letter not in text(f"a{letter}b")
     assert text(f"a{letter}b").startswith("a\\")
+    assert letter not in element("p", "b", title=f"a{letter}b")
 
 
 def test_a_table_escapes_names_and_cells_and_says_what_is_missing():
@@ -37,3 +38,9 @@ def test_a_long_name_is_cut_and_kept_whole_as_a_title():
     made = table(pd.DataFrame({"object": [name]}), "Objects")
     assert f'title="{name}"' in made
     assert f">{'x' * 59}…</th>" in made
+
+
+def test_a_long_name_of_a_column_is_cut_too():
+    made = table(pd.DataFrame({"y" * 500: ["a"]}), "Objects")
+    assert f'title="{"y" * 500}"' in made
+    assert f">{'y' * 29}…</th>" in made

@@ -169,6 +169,14 @@ def test_what_is_no_fitted_model_is_refused_before_any_work(data, model, tmp_pat
         report(model, tmp_path / "none" / "report.html")
 
 
+@pytest.mark.parametrize("changes", [{"nobody": None}, {NAMES[3]: {"weight": 3.0}}])
+def test_a_change_of_what_is_not_there_is_an_error(model, tmp_path, monkeypatch, changes):
+    monkeypatch.setattr(module, "_SECTIONS", [one for one in module._SECTIONS if one[0] == "shares"])
+    with pytest.raises(ChoiceGPError, match=r"nobody|weight"):
+        report(model, tmp_path / "report.html", assortments={"today": NAMES[3:6]}, changes=changes)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failure_leaves_no_file(model, tmp_path, monkeypatch):
     def broken(*_):
         raise MemoryError

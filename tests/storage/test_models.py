@@ -33,7 +33,7 @@ def sampled(data) -> ChoiceGP:
     """Return a model with a shared part, object effects and draws at several settings of the hyperparameters."""
     with pytest.MonkeyPatch.context() as patch:
         # Few draws: what counts here is that they come back.
-        patch.setattr(intervals, "n_steps", lambda inference: (2 * chain.BLOCK, 2 * chain.BLOCK))
+        patch.setattr(intervals, "n_steps", lambda inference: (2 * chain.BLOCK, chain.BLOCK // 4))
         return ChoiceGP(2, object_effects=True, **QUICK).fit(data)
 
 

@@ -68,6 +68,8 @@ def ask(
             say(f"Welcome back, {participant}: {_are(known, 'answer')} in {session.store.where}.\n")
         try:
             _converse(session, sets)
+        except KeyboardInterrupt as stopped:
+            raise type(stopped)("interrupted: every answer is kept, and the same command continues") from stopped
         finally:
             # Also after an error or Ctrl-C: every answer up to here is safe.
             n_answers = len(session.store.answers(session.participant))

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 import choicegp
 from choicegp.apps import asking, showing, terminal
+from choicegp.apps.checking import check
 from choicegp.apps.options import (
     Jobs,
     ModelFile,
@@ -360,6 +361,7 @@ def honesty(
     check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)
 
 
+app.command()(check)
 app.command()(asking.ask)
 app.command()(asking.answers)
 app.command()(serve)

@@ -119,8 +119,7 @@ def _end(stopped: BaseException | None, records: "list[RunRecord]", n_asked: int
     n_failed = sum(record["status"] != "done" for record in records)
     kept = f"{len(records) - n_failed} of {n_asked} runs are done and kept in {log}"
     if isinstance(stopped, KeyboardInterrupt):
-        terminal.say_on_stderr(f"interrupted: {kept}; the same command continues from there")
-        raise stopped
+        raise type(stopped)(f"interrupted: {kept}; the same command continues from there") from stopped
     if stopped is not None:
         raise ChoiceGPError(f"{stopped}; {kept}, the same command continues from there" if records else str(stopped))
     if n_failed:

@@ -5,10 +5,12 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import typer
@@ -28,6 +30,12 @@ FIXABLE = 2  # the input, the options or the machine: what the user can do somet
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of ours
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 BROKEN_PIPE = 141  # ... and when the reader of a pipe has gone
+TERMINATED = 143  # ... and after SIGTERM, as from `kill`
+_STOPPED = "interrupted: no file was left incomplete; the same command begins again"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM asked the process to end: everything is closed as after Ctrl-C."""
 
 
 class Ending(NamedTuple):
@@ -40,8 +48,8 @@ class Ending(NamedTuple):
 def run(command: Callable[[], object]) -> int:
     """Run a command and return its exit code; whatever goes wrong becomes one line on stderr.
 
-    The code is 0, or 2 for what the user can fix, 70 for a defect of the program, 130 after Ctrl-C, and 141 when nobody
-    reads the output any more.
+    The code is 0, or 2 for what the user can fix, 70 for a defect of the program, 130 after Ctrl-C, 143 after SIGTERM,
+    and 141 when nobody reads the output any more.
 
     Examples
     --------
@@ -54,7 +62,7 @@ def run(command: Callable[[], object]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with warnings.catch_warnings():
+        with _ended_in_order(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _show_warning
             command()
@@ -71,6 +79,24 @@ def run(command: Callable[[], object]) -> int:
         return ending.code
 
 
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM be an exception: by default the process is gone at once, and drafts of files stay behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: not one of Python's
+
+
 def ending_of(error: BaseException) -> Ending:
     """Return how a command ends that raised this error.
 
@@ -82,14 +108,15 @@ def ending_of(error: BaseException) -> Ending:
     if isinstance(error, typer.Exit):
         return Ending(error.exit_code)
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        return Ending(INTERRUPTED)
+        # A command that keeps what is done says itself how to continue.
+        return Ending(TERMINATED if isinstance(error, Terminated) else INTERRUPTED, str(error) or _STOPPED)
     if isinstance(error, BrokenPipeError):
         return Ending(BROKEN_PIPE)
     if hasattr(error, "format_message"):
         return Ending(FIXABLE, f"error: {_usage_problem(error)}")
     if isinstance(error, ChoiceGPError | ImportError):
         return Ending(FIXABLE, f"error: {in_shell(str(error))}")
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):  # JAX has no type of its own for it
         return Ending(FIXABLE, "error: there is not enough memory for this; use fewer or smaller sets")
     if isinstance(error, OSError):
         name = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "

@@ -6,6 +6,8 @@ data, and its devices take their part of every step.
 """
 
 import contextlib
+import functools
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from choicegp.compute.memory import check_room_to_start
 from choicegp.errors import ChoiceGPError
 
 
@@ -37,11 +40,23 @@ class Spread:
         return self._everywhere(tree)
 
 
+@functools.cache
+def _first_process() -> int:
+    """Return the process in which JAX was started: a fork has a copy of its memory, and none of its threads."""
+    return os.getpid()
+
+
 @contextlib.contextmanager
 def computing(device: str = "auto") -> Iterator[None]:
     """Run JAX in float64 on the chosen device, whatever the rest of the program has set."""
     if device not in ("auto", "cpu", "gpu"):
         raise ChoiceGPError(f"device must be 'auto', 'cpu' or 'gpu'; got {device!r}")
+    check_room_to_start()
+    if _first_process() != os.getpid():
+        raise ChoiceGPError(
+            "this process was forked from one in which JAX had started, and would wait for ever: start processes with "
+            "multiprocessing.get_context('spawn'), or with joblib"
+        )
     with contextlib.ExitStack() as stack:
         stack.enter_context(jax.enable_x64(True))
         # A program may be strict with its own arrays, or look for its own infinities.

@@ -347,8 +347,8 @@ class _Column:
             if column.fill is None:
                 return self.moments
             all_values = self.moments.joined(FeatureScaling(self.n_missing, np.array([column.fill]), np.zeros(1)))
-            share = self.n_missing / all_values.n
-            mean, sd = np.append(all_values.mean, share), np.append(all_values.sd, np.sqrt(share * (1.0 - share)))
+            part = self.n_missing / all_values.n
+            mean, sd = np.append(all_values.mean, part), np.append(all_values.sd, np.sqrt(part * (1.0 - part)))
             return FeatureScaling(all_values.n, mean, sd)
         share = np.array(list(self.counts.values())) / self.moments.n
         share = share[1:] if len(share) == 2 else share

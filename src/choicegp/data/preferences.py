@@ -22,6 +22,14 @@ class Preferences(NamedTuple):
     weights : array (k,)
     n_conflicts : int
         Pairs of objects that were both chosen, whatever was done with them.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, preferences
+    >>> data = ChoiceData.from_sets([[0.0], [1.0]], [[0, 1]], [[1]])
+    >>> found = preferences(data)
+    >>> found.winners.tolist(), found.losers.tolist()
+    ([1], [0])
     """
 
     winners: np.ndarray

@@ -41,6 +41,13 @@ def next_set_between(
     Returns
     -------
     Proposed
+
+    Examples
+    --------
+    How many utilities has she?::
+
+        models = select_n_utilities(session.data, max_utilities=3).models
+        question = next_set_between(models, objects, size=4, random_state=0)
     """
     given = list(models.values()) if isinstance(models, Mapping) else list(models)
     if len(given) < 2:

@@ -141,6 +141,7 @@ class Database:
         self.engine.dispose()
 
 
+_OURS = "choicegp_schema"  # the table that every study has, whatever its version
 _SQLITE_PROBLEMS = {
     5: "is in use by another program, which held it for more than {seconds:g} seconds; close it there, and try again",
     6: "is in use by another program, which held it for more than {seconds:g} seconds; close it there, and try again",
@@ -195,9 +196,11 @@ def _sqlite(name: str, timeout: float) -> tuple[sa.Engine, str]:
     @sa.event.listens_for(engine, "connect")
     def set_up(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # Python's own module must not begin transactions: `begin` does
+        connection.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
+        # The file keeps its kind of journal: a file of another program is refused later, and stays as it is.
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         for setting in (
-            f"busy_timeout={int(timeout * 1000)}",
-            "journal_mode=WAL",
+            *(["journal_mode=WAL"] if not tables or _OURS in tables else []),
             "synchronous=FULL",
             "foreign_keys=ON",
             "secure_delete=ON",

@@ -112,9 +112,9 @@ class Queue:
         """
         return self._database.write(_finish, job, worker, content, self._text())
 
-    def keep(self, kind: str, content: bytes) -> None:
-        """Keep something that all servers and workers need to know."""
-        self._database.write(_keep, kind, EVERYONE, 0, content, self._text())
+    def keep(self, kind: str, content: bytes) -> int:
+        """Keep something that all servers and workers need to know; return its version, which grows when it changes."""
+        return self._database.write(_keep_if_new, kind, content, self._text())
 
     def result(self, kind: str, participant: int = EVERYONE) -> Result | None:
         """Return what was found last, or None."""
@@ -155,9 +155,10 @@ def _upsert(connection: sa.Connection, table: sa.Table, values: dict[str, Any], 
 
 def _want(connection: sa.Connection, kind: str, participant: int, version: int, due: str) -> None:
     values = {"kind": kind, "participant": participant, "version": version, "due": due, "tries": 0}
-    # Who waits keeps the place in the queue, however often she asks.
+    # Who waits keeps the place in the queue, however often she asks; who was late to ask makes nothing older.
     place = sa.case((JOBS.c.claimed.is_(None), JOBS.c.due), else_=due)
-    _upsert(connection, JOBS, values, {"version": version, "due": place})
+    newest = sa.case((JOBS.c.version > version, JOBS.c.version), else_=version)
+    _upsert(connection, JOBS, values, {"version": newest, "due": place})
 
 
 def _free(stale: str, kinds: Collection[str] | None) -> Any:
@@ -198,6 +199,15 @@ def _keep(
 ) -> None:
     found = {"version": version, "at": now, "content": content}
     _upsert(connection, RESULTS, {"kind": kind, "participant": participant, **found}, found)
+
+
+def _keep_if_new(connection: sa.Connection, kind: str, content: bytes, now: str) -> int:
+    before = _result(connection, kind, EVERYONE)
+    if before is not None and before.content == content:
+        return before.version
+    version = 1 if before is None else before.version + 1
+    _keep(connection, kind, EVERYONE, version, content, now)
+    return version
 
 
 def _result(connection: sa.Connection, kind: str, participant: int) -> Result | None:

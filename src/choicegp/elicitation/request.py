@@ -32,6 +32,13 @@ class Proposed(NamedTuple):
         The design that proposed it.
     reason : str
         Why this set, in words.
+
+    Examples
+    --------
+    >>> from choicegp import datasets, next_set
+    >>> question = next_set(None, datasets.laptops(10), size=3, random_state=0)
+    >>> len(question.shown), question.how
+    (3, 'space-filling')
     """
 
     shown: tuple[Any, ...]

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from choicegp import __version__
-from choicegp.checks import flag_option, kind_of, number_option, seed, whole_number
+from choicegp.checks import check_one_of, flag_option, kind_of, number_option, seed, whole_number
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, answered_sets, answers
 from choicegp.elicitation.store import Store, Who
 from choicegp.errors import ChoiceGPError
@@ -36,6 +36,12 @@ class Hint(NamedTuple):
         Whether more answers would change little.
     reason : str
         Why, in a sentence.
+
+    Examples
+    --------
+    >>> from choicegp import Hint
+    >>> Hint(done=False, reason="it takes about 8 answers more").done
+    False
     """
 
     done: bool
@@ -103,9 +109,11 @@ class ChoiceSession:
         max_seconds: float = 2.0,
         random_state: int | None = 0,
     ) -> None:
+        from choicegp.elicitation.design import HOW
         from choicegp.elicitation.refitting import Refitter
         from choicegp.estimators.choice_gp import ChoiceGP
 
+        check_one_of("design", design, HOW)
         if model is None:
             model = ChoiceGP(intervals="none", object_effects=False, threshold=True, random_state=random_state)
         if not isinstance(model, ChoiceGP):

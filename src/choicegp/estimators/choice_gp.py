@@ -17,6 +17,7 @@ from choicegp.fitting.methods import Method
 from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import Utilities
 from choicegp.model.kernels import Kernel
+from choicegp.model.own_likelihood import Likelihood
 from choicegp.model.prior import HyperPriors, threshold_like
 from choicegp.prediction.contrasts import contrasts
 from choicegp.prediction.kinds import choice_predictor
@@ -53,11 +54,12 @@ class ChoiceGP(MarketNumbers):
         `choicegp.kernels`.
     threshold : bool or "auto"
         Whether objects must also pass a threshold to be kept, so that a set may be left empty and a set of one object
-        is a question of yes or no; its utilities are learned.  "auto": where the data have empty answers.  Dense
-        inference only.
-    rule : {"pareto", "best-in-one"}
-        Which objects are kept: those that no other dominates, or those that are the best in at least one utility.
-        Dense inference only.  `compare` chooses between two models of the same choices.
+        is a question of yes or no; its utilities are learned.  "auto": where the data have empty answers.  The
+        paper's approximation has none.
+    rule : {"pareto", "best-in-one"} or Likelihood
+        Which objects are kept: those that no other dominates, or those that are the best in at least one utility; or a
+        likelihood of one's own, see `choicegp.likelihoods`.  The paper's approximation knows the first only.  `compare`
+        chooses between two models of the same choices.
     respondents : {"pooled", "individual", "hierarchical", "auto"}
         How the answers of several people (``ChoiceData.respondents``) are related.  "pooled": as if they were one
         person's.  "individual": people have nothing in common but the hyperparameters.  "hierarchical": each person's
@@ -144,7 +146,7 @@ class ChoiceGP(MarketNumbers):
     n_utilities: int | str
     inference: str | Method
     threshold: bool | str
-    rule: str
+    rule: str | Likelihood
     respondents: str
     shared_part: bool | str
     intervals: str
@@ -161,7 +163,7 @@ class ChoiceGP(MarketNumbers):
         inference: str | Method = "auto",
         kernel: str | Kernel = "auto",
         threshold: bool | str = "auto",
-        rule: str = "pareto",
+        rule: str | Likelihood = "pareto",
         respondents: str = "pooled",
         shared_part: bool | str = "auto",
         intervals: str = "auto",

@@ -36,6 +36,14 @@ class EmbeddingSearch(NamedTuple):
         One row per round: ``a_mean`` and ``exact_accuracy`` on the judging sets, the weights
         ``weight_chosen``, ``weight_rejected``, ``weight_distances`` and ``weight_size``, ``n_layers``, ``n_units``,
         ``learning_rate``, ``status``, ``n_epochs`` and ``seconds``.  A round that failed has no numbers.
+
+    Examples
+    --------
+    As `search_embedding` returns it:
+
+    >>> from choicegp import EmbeddingSearch
+    >>> EmbeddingSearch._fields
+    ('model', 'table')
     """
 
     model: ParetoEmbedding

@@ -7,7 +7,7 @@ import numpy as np
 
 from choicegp.compute.devices import computing
 from choicegp.errors import ExtrapolationWarning
-from choicegp.estimators.utility_gp import UtilityGP
+from choicegp.estimators.checking import CheckedAnswers
 from choicegp.prediction.indicators import diversion, elasticities, worth
 from choicegp.prediction.segments import Segments, segments
 from choicegp.prediction.shares import N_DRAWS, Asked, shares, what_if
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class MarketNumbers(UtilityGP):
+class MarketNumbers(CheckedAnswers):
     """Numbers about assortments, each with a 95% interval from joint draws of all people's utilities.
 
     All methods take the same options.  ``assortment`` is a DataFrame of features whose index holds the objects' ids, or

@@ -228,6 +228,13 @@ class PairGP(PairwiseGP):
     prediction is (f(l, r) - f(r, l)) / 2, its odd part.  Learning from a pair in both orders leaves the even part at
     zero, so that matrices have the order of the number of pairs, not of twice that, without any approximation.
     Parameters are as in `PreferenceGP`.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, PairGP
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> PairGP(max_iter=20).fit(data).predict(data)[1]
+    array([2])
     """
 
     _kind, _format = "concatenated", "choicegp-PairGP"

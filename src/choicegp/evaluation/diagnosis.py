@@ -15,7 +15,7 @@ from jax import Array
 from choicegp.checks import seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.record import Fitted
+from choicegp.fitting.record import PLUG_IN, Fitted
 from choicegp.inference.posterior import Posterior, factorise_on_host
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
@@ -80,7 +80,8 @@ def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosi
     )
     # A heavy tail of weights that hardly differ otherwise does no harm: few draws are in it.
     trusted = k < _USABLE or effective > 0.5 * n_draws
-    sampled = fitted.posterior.draws is not None
+    # A Gaussian with a shared part predicts by draws too, but by draws of its own.
+    sampled = not (fitted.result.intervals or PLUG_IN).startswith("Gaussian")
     return Diagnosis(trusted, in_words(k, effective, n_draws, moved, trusted, sampled), k, effective, n_draws, moved)
 
 
@@ -114,7 +115,7 @@ def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bo
         advice = "This is small: probabilities by inference='dense' can be used."
     else:
         advice = "This is large: compare probabilities on which a decision depends with inference='mcmc'."
-    return f"{covers} {moves} {advice}"
+    return f"{covers} {moves} {advice} Whether the choices suit the model is another question: see model.check()."
 
 
 def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: int) -> tuple[float, float, float]:

@@ -35,6 +35,12 @@ class Rates(NamedTuple):
     tnr : float or None
         True-negative rate: of the rejected objects, the share predicted to be rejected; None when nothing
         was rejected.
+
+    Examples
+    --------
+    >>> from choicegp import metrics
+    >>> metrics.Rates(0.9, 0.8)[0]
+    0.9
     """
 
     tpr: float | None

@@ -32,6 +32,14 @@ class EmbeddingFit(NamedTuple):
         Mean loss of the batches of each epoch.
     validation_losses : ndarray (n_epochs,)
         Loss on the validation sets after each epoch; on all sets with ``validation_size=0``.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ParetoEmbedding
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ParetoEmbedding(n_utilities=1, max_epochs=5).fit(data)
+    >>> model.fit_result_.n_epochs
+    5
     """
 
     status: str

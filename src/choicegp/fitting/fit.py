@@ -8,6 +8,7 @@ import numpy as np
 
 from choicegp import __version__
 from choicegp.compute.devices import Spread
+from choicegp.compute.memory import check_memory
 from choicegp.compute.programs import present_device, program
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.compute.threads import linear_algebra_for, n_threads
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from choicegp.inference.sparse.plan import Plan
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
+_MATRICES = 6  # of this order for each part of the utilities, at least: priors, their roots, the posterior and products
 _FIRST_EFFECT = 0.3
 _AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
 _INDUCING = {True: 256, False: 1024}  # on a CPU, on an accelerator
@@ -192,6 +194,7 @@ def _fit_at_objects(
             f"{MOST_DENSE}: use inference='sparse', or fit a sample of the sets (data.take or data.split)"
         )
     method, n = options.method, len(problem.valid)
+    _check_memory(n, options)
     prior = _first_prior(options, problem.objects.X.shape[1]) if warm is None else warm.posterior.prior
     if options.object_effects and prior.log_effect_variance is None:
         effect = np.full(prior.n_parts, np.log(_FIRST_EFFECT))
@@ -236,6 +239,16 @@ def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_
     if is_new and not has_effects and len(task.problem.valid) > MANY:
         return ReducedInference(task._replace(n_jobs=n_threads(n_jobs, MANY)))
     return DenseInference(task, place, grown)
+
+
+def _check_memory(n: int, options: FitOptions) -> None:
+    """Refuse a fit that would be killed; the smallest part of what a step holds is foreseen."""
+    if present_device().platform == "cpu":
+        n_parts = options.n_utilities + options.has_shared_part
+        check_memory(
+            _MATRICES * n_parts * n**2 * 8, f"a fit at {n} objects with inference={options.inference!r}",
+            "use inference='sparse', or fit a sample of the sets (data.take or data.split)",
+        )  # fmt: skip
 
 
 def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:

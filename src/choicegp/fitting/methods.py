@@ -37,6 +37,11 @@ class Method:
         return type(self).__name__.lower()
 
     @property
+    def is_built_in(self) -> bool:
+        """Whether it is an inference of choicegp, which a model file can name."""
+        return any(type(self) is type(method) for method in METHODS.values())
+
+    @property
     def n_steps(self) -> int:
         """Maximum number of steps."""
         return self.max_iter  # type: ignore[attr-defined]
@@ -60,7 +65,7 @@ class Method:
         own = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return replace(self, **{
             name: None if value is default is None else _CHECKS[name](name, value)
-            for name, (value, default) in own.items()
+            for name, (value, default) in own.items() if name in _CHECKS  # a user's method checks its own options
         })  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -130,6 +135,12 @@ class Sparse(Method):
         Whether ``kernel="auto"`` may see the outputs of a network that is trained first; from 1000 sets on.
     max_iter : int
         Maximum number of steps.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceGP, Sparse
+    >>> ChoiceGP(inference=Sparse(n_inducing=512, batch_size=128))
+    ChoiceGP(inference=Sparse(n_inducing=512, batch_size=128, learn_inducing=False, network=True, max_iter=4000))
     """
 
     step: ClassVar[str] = "one update from a mini-batch of sets"
@@ -150,6 +161,12 @@ class Paper(Method):
         Whether the same family of posteriors is taken to its optimum by L-BFGS, instead of the authors' Adam.
     max_iter : int, optional
         Maximum number of steps; by default the authors' 5000, or 1000 iterations of L-BFGS.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceGP, Paper
+    >>> ChoiceGP(inference=Paper(converged=True))
+    ChoiceGP(inference=Paper(converged=True, max_iter=None))
     """
 
     step: ClassVar[str] = "one step of Adam on a Monte Carlo bound; converged: one iteration of L-BFGS"
@@ -188,6 +205,12 @@ class MCMC(Method):
         Draws of each chain before those, by which step size and scales are adapted.
     target_acceptance : float
         Acceptance rate at which the adaptation aims.
+
+    Examples
+    --------
+    >>> from choicegp import MCMC, ChoiceGP
+    >>> ChoiceGP(inference=MCMC(n_draws=4000))
+    ChoiceGP(inference=MCMC(n_draws=4000, n_warm_up=300, target_acceptance=0.8))
     """
 
     step: ClassVar[str] = "one kept draw of each of four chains, after a dense fit of its own 300 steps"

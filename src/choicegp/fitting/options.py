@@ -11,6 +11,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Auto, Dense, Method, Paper, Sparse, method_option
 from choicegp.model.error_models import DISCERNIBILITY, RULES, ErrorModel
 from choicegp.model.kernels import Kernel, kernel_named
+from choicegp.model.own_likelihood import Likelihood
 from choicegp.model.prior import HyperPriors
 
 AUTO_DENSE = 1500
@@ -66,8 +67,9 @@ class FitOptions(NamedTuple):
             )
         any_kernel = isinstance(kernel, str) and kernel == "auto"
         restarts, seconds = params["n_restarts"], params["max_seconds"]
+        number = whole_number("n_utilities", params["n_utilities"], 1)
         return cls(
-            n_utilities=whole_number("n_utilities", params["n_utilities"], 1),
+            n_utilities=number,
             method=method,
             kernel=kernel_named("rbf" if any_kernel else kernel),
             any_kernel=any_kernel,
@@ -86,7 +88,7 @@ class FitOptions(NamedTuple):
             progress=params["progress"],
             random_state=seed(params["random_state"]),
             drawn_seed=params["random_state"] is None,
-            errors=_rule_option(params.get("rule", "pareto")),
+            errors=_rule_option(params.get("rule", "pareto"), number),
             threshold=_flag_or_auto("threshold", params.get("threshold", False)),
             respondents=check_one_of("respondents", params.get("respondents", "pooled"), RESPONDENTS),
         )
@@ -212,9 +214,12 @@ def _n_empty(data: ChoiceData) -> int:
     return int(empty.sum())
 
 
-def _rule_option(value: Any) -> ErrorModel:
+def _rule_option(value: Any, n_utilities: int) -> ErrorModel:
+    if isinstance(value, Likelihood):
+        value.check_differences(n_utilities)
+        return value
     if not isinstance(value, str) or value not in RULES:
-        raise ChoiceGPError(f"rule must be one of {', '.join(RULES)}; got {value!r}")
+        raise ChoiceGPError(f"rule must be one of {', '.join(RULES)}, or a Likelihood; got {value!r}")
     return RULES[value]
 
 

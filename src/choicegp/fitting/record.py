@@ -47,6 +47,14 @@ class FitResult(NamedTuple):
         What made the intervals, in words.
     out_of_time : bool
         Whether the time limit had passed when the fit stopped, before it converged.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> model.fit_result_.status
+    'converged'
     """
 
     status: str
@@ -75,6 +83,15 @@ class Utilities(NamedTuple):
     mean, sd : ndarray (n, d)
     lower, upper : ndarray (n, d)
         Ends of the 95% interval; None where a model has none.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> found = model.utilities([[0.0], [2.0]])
+    >>> found.mean.shape, bool(found.mean[0, 0] < found.mean[1, 0])
+    ((2, 1), True)
     """
 
     mean: np.ndarray

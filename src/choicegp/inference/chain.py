@@ -31,7 +31,7 @@ from choicegp.inference.hyperposterior import HyperPosterior
 from choicegp.inference.posterior import FIRST_JITTER, factorise, prior_covariance
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
-from choicegp.inference.whitening import Whitening, log_likelihood, log_posterior, whiten
+from choicegp.inference.whitening import Whitening, log_likelihood, log_posterior, log_rest, whiten
 from choicegp.model.prior import HyperPriors, UtilityPrior
 
 BLOCK = 16
@@ -126,13 +126,13 @@ class _Moves(NamedTuple):
         return log_likelihood(whitening.total(parts), self.model.problem, self.model.lapse)
 
     def with_posterior_held(
-        self, q: Array, w: Array, whitening: Whitening, share: Array, n_moves: Array, key: Array
-    ) -> tuple[Array, Whitening, Array]:
-        """Move hyperparameters with w held; also return the mean chance that a proposal is taken."""
-        model = self.model
+        self, q: Array, w: Array, whitening: Whitening, now: Array, share: Array, n_moves: Array, key: Array
+    ) -> tuple[Array, Whitening, Array, Array]:
+        """Move hyperparameters with w held, from where the log posterior of w is ``now``.
 
-        def density(q: Array, whitening: Whitening) -> Array:
-            return log_posterior(w, whitening, model.sites, model.problem, model.lapse) + self.of_prior(q)
+        Also return the log posterior of w afterwards, and the mean chance that a proposal is taken.
+        """
+        model = self.model
 
         def move(i: Array, carry: tuple) -> tuple:
             q, whitening, now, accepted = carry
@@ -143,50 +143,56 @@ class _Moves(NamedTuple):
             old, new = jnp.where(walks, 1.0, jnp.sqrt(1.0 - share**2)), jnp.where(walks, _STRIDE, 1.0) * share
             proposed = jnp.where(_some(places, q), old * q + new * jax.random.normal(normals, q.shape), q)
             there = _whitened(proposed, model)
-            then = density(proposed, there)
+            then = log_posterior(w, there, model.sites, model.problem, model.lapse)
             kept = jnp.where(walks, 0.0, 0.5 * jnp.sum(proposed**2 - q**2))  # the Gaussian that the proposal keeps
-            chance, after = _decided(coin, then - now + kept, (proposed, there, then), (q, whitening, now))
+            log_ratio = then + self.of_prior(proposed) - now - self.of_prior(q) + kept
+            chance, after = _decided(coin, log_ratio, (proposed, there, then), (q, whitening, now))
             return (*after, accepted + chance)
 
-        start = (q, whitening, density(q, whitening), jnp.zeros(()))
-        q, whitening, _, accepted = jax.lax.fori_loop(0, n_moves, move, start)
-        return q, whitening, accepted / jnp.maximum(n_moves, 1)
+        q, whitening, now, accepted = jax.lax.fori_loop(0, n_moves, move, (q, whitening, now, jnp.zeros(())))
+        return q, whitening, now, accepted / jnp.maximum(n_moves, 1)
 
     def with_prior_held(
-        self, q: Array, w: Array, whitening: Whitening, n_moves: Array, key: Array
+        self, q: Array, w: Array, whitening: Whitening, log_p: Array, n_moves: Array, key: Array
     ) -> tuple[Array, Array, Whitening]:
-        """Move hyperparameters and scales with v held; return q, w and the new coordinates."""
+        """Move hyperparameters and scales with v held, from where the log-likelihood is ``log_p``.
+
+        Return q, w and the new coordinates.
+        """
         model, approximation = self.model, self.model.approximation
-        parts = whitening.parts(w)
         v = whitening.to_prior(w)
 
-        def move(i: Array, carry: tuple) -> tuple:
-            q, parts, now = carry
-            places, normals, coin, length = jax.random.split(jax.random.fold_in(key, i), 4)
+        def some(q: Array, parts: Array, keys: tuple[Array, Array], length: Array) -> tuple[Array, Array, Array]:
+            places, normals = keys
             change = approximation.spread * jax.random.normal(normals, approximation.spread.shape)
             change = _stride(length) * jnp.where(_some(places, change), change, 0.0)
             proposed = q + approximation.inverse @ change
-            there = jnp.einsum("pij,pj->pi", prior_root(proposed, model)[1], v)
-            then = self.likelihood(there, whitening) + self.of_prior(proposed)
-            return _decided(coin, then - now, (proposed, there, then), (q, parts, now))[1]
+            return proposed, jnp.einsum("pij,pj->pi", prior_root(proposed, model)[1], v), jnp.asarray(True)
 
-        def scaling(i: Array, carry: tuple) -> tuple:
-            q, parts, now = carry
-            which, normals, coin, length = jax.random.split(jax.random.fold_in(key, n_moves + i), 4)
+        def scales(q: Array, parts: Array, keys: tuple[Array, Array], length: Array) -> tuple[Array, Array, Array]:
+            which, normals = keys
             n_parts = len(parts)
             chosen = jax.random.randint(which, (), 0, n_parts + 1)
             growth = jnp.where((jnp.arange(n_parts) == chosen) | (chosen == n_parts), 1.0, 0.0)
             growth *= _stride(length) * jax.random.normal(normals)
-            proposed, there = q + growth @ model.shifts, jnp.exp(growth)[:, None] * parts
-            then = self.likelihood(there, whitening) + self.of_prior(proposed)
+            proposed = q + growth @ model.shifts
             # Beyond the bounds of hyperparameters, variances do not follow.
             inside = approximation.is_within(proposed) & approximation.is_within(q)
+            return proposed, jnp.exp(growth)[:, None] * parts, inside
+
+        def move(i: Array, carry: tuple) -> tuple:
+            q, parts, now = carry
+            first, second, coin, length = jax.random.split(jax.random.fold_in(key, i), 4)
+            given = q, parts, (first, second), length
+            # One likelihood for both kinds: it is most of what is compiled.
+            proposed, there, inside = jax.lax.cond(i < n_moves, some, scales, *given) if scalings else some(*given)
+            then = self.likelihood(there, whitening) + self.of_prior(proposed)
             then = jnp.where(inside, then, -jnp.inf)
             return _decided(coin, then - now, (proposed, there, then), (q, parts, now))[1]
 
-        carry = (q, parts, self.likelihood(parts, whitening) + self.of_prior(q))
-        carry = jax.lax.fori_loop(0, n_moves, move, carry)
-        q, *_ = jax.lax.fori_loop(0, _SCALINGS, scaling, carry) if len(model.shifts) else carry
+        scalings = _SCALINGS if len(model.shifts) else 0
+        carry = (q, whitening.parts(w), log_p + self.of_prior(q))
+        q, *_ = jax.lax.fori_loop(0, n_moves + scalings, move, carry)
         whitening = _whitened(q, model)
         return q, whitening.from_prior(v), whitening
 
@@ -235,12 +241,15 @@ def advance(
         tuning = jax.tree.map(lambda new, old: jnp.where(adapt, new, old), learned, tuning)
         w = state.position.reshape(shape)
         if len(q):
-            q, whitening, accepted = moves.with_posterior_held(q, w, whitening, share, n_moves, theirs)
+            q, whitening, log_density, accepted = moves.with_posterior_held(
+                q, w, whitening, state.logdensity, share, n_moves, theirs
+            )
             change = jnp.exp(0.15 * (accepted - _TARGET_MOVES))
             share = jnp.where(adapt & (n_moves > 0), jnp.clip(share * change, 0.05, 0.99), share)
+            log_p = log_density - log_rest(w, whitening.utilities(w), whitening, model.sites)
             here = q, w, whitening
             q, w, whitening = jax.lax.cond(
-                n_moves > 0, lambda: moves.with_prior_held(*here, n_moves, ours), lambda: here
+                n_moves > 0, lambda: moves.with_prior_held(*here, log_p, n_moves, ours), lambda: here
             )
         block = SampledBlock(
             block.positions.at[i].set(w), block.hyper.at[i].set(q), block.utilities.at[i].set(whitening.utilities(w)),

@@ -109,7 +109,7 @@ def _batches(data: ChoiceData, local: np.ndarray, errors: ErrorModel, threshold:
     sizes = np.diff(data.offsets)
     kinds = np.full(len(sizes), "keep") if data.kinds is None else data.kinds
     batches = []
-    for kind in ("keep", "best", "worst"):
+    for kind in [kind for kind in ("keep", "best", "worst") if kind in kinds]:
         own = errors.of_kind(kind)
         # A set of one object says nothing, unless there is a threshold to compare it with.
         sets = np.flatnonzero((sizes + own.has_threshold > 1) & (kinds == kind))

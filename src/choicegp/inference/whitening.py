@@ -110,6 +110,7 @@ def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
     return jnp.concatenate([jnp.zeros(0), *logs])
 
 
+@jax.jit  # a chain's program needs it several times: it is traced once
 def log_likelihood(u: Array, problem: Problem, lapse: Array | None) -> Array:
     """Return the log-likelihood of all sets, by their weights."""
     weight = jnp.concatenate([jnp.zeros(0), *(batch.weight for batch in problem.batches)])
@@ -119,5 +120,10 @@ def log_likelihood(u: Array, problem: Problem, lapse: Array | None) -> Array:
 def log_posterior(w: Array, whitening: Whitening, sites: Sites, problem: Problem, lapse: Array | None) -> Array:
     """Return the log of the exact posterior density of w (p, t), without the hyperparameters' own prior."""
     u = whitening.utilities(w)
+    return log_likelihood(u, problem, lapse) + log_rest(w, u, whitening, sites)
+
+
+def log_rest(w: Array, u: Array, whitening: Whitening, sites: Sites) -> Array:
+    """Return what the log posterior density of w has beside the log-likelihood of its utilities u."""
     in_sites = jnp.sum(sites.linear * u) - 0.5 * jnp.einsum("di,dij,dj->", u, sites.precision, u)
-    return log_likelihood(u, problem, lapse) - in_sites + whitening.log_evidence - 0.5 * jnp.sum(w**2)
+    return whitening.log_evidence - in_sites - 0.5 * jnp.sum(w**2)

@@ -50,6 +50,9 @@ class ErrorModel(eqx.Module):
         """Return how people with the same utilities answer questions of a kind: "keep", "best" or "worst"."""
         return Mirrored(self) if kind == "worst" else self
 
+    def check_size(self, a: int) -> None:
+        """Refuse a set of this size where its answers can neither be enumerated nor drawn."""
+
     def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
         """Return p(C | A, u) of every subset C of the visible objects, up to a factor; the threshold comes last."""
         raise ValueError(f"errors of the kind {self.name} are for answers of one object")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from choicegp.checks import plain
+from choicegp.checks import in_digits, plain
 from choicegp.evaluation.effects import Effects, model_effects
 from choicegp.plotting.drawing import literal, short, wrapped
 from choicegp.plotting.style import DIRECTION_COLOURS, new_figure, panels
@@ -82,7 +82,7 @@ def _draw_utility(ax: "Axes", effects: Effects, utility: int) -> None:
 
 def _best(value: Any, direction: str) -> str:
     value = plain(value)
-    shown = f"{value:.4g}" if isinstance(value, float) else short(value)
+    shown = in_digits(value, 4) if isinstance(value, float) else short(value)
     return f"around {shown}" if direction == "non-monotone" else f"is {shown}"
 
 

@@ -47,7 +47,7 @@ def plot_shares(shares: pd.DataFrame) -> NDArray[Any]:
         ax.set_xlim(-0.02, 1.02)
         ax.set_title(short(name), fontsize=10)
     for ax in grid[-columns:]:
-        ax.set_xlabel("share of people, from 0 to 1")
+        ax.set_xlabel("share, from 0 to 1")
     figure.suptitle("Shares, with 95% intervals", fontsize=11)
     legend_below(figure, 2)
     return grid
@@ -77,7 +77,7 @@ def plot_what_if(changes: pd.DataFrame) -> NDArray[Any]:
             name + end: before + changes[f"{name}_difference{end}"] for end in ("", "_low", "_high")
         })  # fmt: skip
         _draw_rows(ax, moved, name, 0.0, label="After them, with the 95%\ninterval of the difference.", **style)
-        ax.set_xlabel(f"share of people who {name} it, from 0 to 1", fontsize=9)
+        ax.set_xlabel(f"share who {name} it, from 0 to 1", fontsize=9)
     _name_rows(grid[0], changes["object"])
     figure.suptitle("What the changes do", fontsize=11)
     grid[-1].legend(**BESIDE)

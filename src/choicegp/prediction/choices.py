@@ -310,6 +310,7 @@ class ChoicePredictor(NamedTuple):
 
     def _answers(self, objects: Objects) -> Answers:
         a, d = len(objects.codes), self.posterior.n_utilities
+        self.errors.check_size(a)
         points = self._normals(a, _n_samples(a))
         chances = draw_chances(d, a, _n_samples(a), np.random.default_rng(1))
         return jax.tree.map(np.asarray, _drawn_answers(self.posterior, objects, points, chances, self.errors))

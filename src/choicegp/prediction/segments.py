@@ -44,6 +44,14 @@ class Segments(NamedTuple):
     stability : float
         Mean agreement (adjusted Rand index) of the segments with the segments of single draws: 1 where they are
         certain, 0 where they are no better than chance.
+
+    Examples
+    --------
+    As `ChoiceGP.segments` returns it:
+
+    >>> from choicegp import Segments
+    >>> Segments._fields
+    ('table', 'people', 'differences', 'stability')
     """
 
     table: pd.DataFrame

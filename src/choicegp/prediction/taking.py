@@ -44,6 +44,7 @@ def answered(u: np.ndarray, errors: ErrorModel, lapse: float | None, take: str, 
     """Return the probabilities of people with utilities (s, R, n, d); a threshold is the last object."""
     s, n_people, n, d = u.shape
     a = n - errors.has_threshold
+    errors.check_size(a)
     if n == 1:
         sure = np.ones((s, n_people, 1))
         return Taken(sure, sure, np.zeros((s, n_people)))

@@ -25,6 +25,9 @@ from choicegp.reading.numbers import MISSING_WORDS, numbers_in_text
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 _EXCEL = (".xlsx", ".xlsm")
+# Beyond both a Parquet file is no table but a bomb. Beside ids, a hundred columns that are 1 in a row of a thousand and
+# else 0 have 30 cells per byte.
+_MANY_CELLS, _CELLS_PER_BYTE = 2**24, 100
 _SUFFIXES = (*_SEPARATORS, ".parquet", *_EXCEL)
 # In bytes. What is longer is no table, and a file without an end must not fill the memory.
 _LONGEST_LINE = 2**24
@@ -375,11 +378,18 @@ def open_parquet(file: Path, source: Any = None) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(file if source is None else source)
+        table = pq.ParquetFile(file if source is None else source)
+        n_cells, size = table.metadata.num_rows * table.metadata.num_columns, file.stat().st_size
     except FileNotFoundError as error:
         raise unreadable(file, error) from error
     except Exception as error:
         raise _damaged_parquet(file, error) from error
+    if n_cells > _MANY_CELLS and n_cells > _CELLS_PER_BYTE * size:
+        raise ChoiceGPError(
+            f"{file} unpacks to {n_cells:,} cells from {size:,} bytes, as no table of choices does: leave out columns "
+            "that hardly vary, or write it as CSV"
+        )
+    return table
 
 
 def _damaged_parquet(file: Path, error: Exception) -> ChoiceGPError:

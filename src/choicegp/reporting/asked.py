@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from choicegp.checks import in_digits
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.effects import Effects
@@ -114,7 +115,7 @@ def ranges(data: ChoiceData) -> pd.DataFrame:
     for column in data.encoding.columns:
         values = table[column.name]
         if column.kind == "numeric":
-            low, middle, high = (f"{value:.5g}" for value in np.nanquantile(values.astype(float), [0.0, 0.5, 1.0]))
+            low, middle, high = (in_digits(value) for value in np.nanquantile(values.astype(float), [0.0, 0.5, 1.0]))
             said = f"{low} to {high}, median {middle}" if low != high else low
         else:
             counts = values.value_counts()

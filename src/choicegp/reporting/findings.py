@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import counted
+from choicegp.checks import counted, in_digits
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
@@ -79,20 +79,20 @@ def objects_section(asked: Asked) -> Markup:
 
 def _object_table(asked: Asked, found: Any, front: np.ndarray, names: list[str]) -> pd.DataFrame:
     frame = pd.DataFrame({"object": names})
-    features = asked.data.encoding.decode(asked.data.X)
-    for name in asked.features[:_MOST_FEATURES]:
-        label = name if name not in frame else f"{name} (feature)"
-        values = features[name].to_numpy()
-        is_number = pd.api.types.is_numeric_dtype(features[name].dtype)
-        frame[label] = [f"{value:.5g}" for value in values] if is_number else [str(value) for value in values]
+    if found.mean.shape[1] > 1:
+        frame["undominated"] = ["yes" if one else "no" for one in front]
     for i in range(found.mean.shape[1]):
         written = [f"{value:.1f}" for value in found.mean[:, i]]
         if found.lower is not None:
             ends = zip(found.lower[:, i], found.upper[:, i], strict=True)
             written = [f"{one} ({low:.1f} to {high:.1f})" for one, (low, high) in zip(written, ends, strict=True)]
         frame[f"utility {i + 1}"] = written
-    if found.mean.shape[1] > 1:
-        frame["undominated"] = ["yes" if one else "no" for one in front]
+    features = asked.data.encoding.decode(asked.data.X)
+    for name in asked.features[:_MOST_FEATURES]:
+        label = name if name not in frame else f"{name} (feature)"
+        values = features[name].to_numpy()
+        is_number = pd.api.types.is_numeric_dtype(features[name].dtype)
+        frame[label] = [in_digits(value) for value in values] if is_number else [str(value) for value in values]
     return frame
 
 
@@ -130,17 +130,27 @@ def shares_section(asked: Asked) -> Markup:
         assortments = {"short list": _offered(asked)}
         n = len(assortments["short list"])
         files, changes = element("code", "--assortments FILE"), element("code", "--change OBJECT:FEATURE=VALUE")
-        how = joined([" Pass other assortments with ", files, ", and changes with ", changes, "."])
-        parts.append(element("p", f"If the {n} best objects of the short list were offered together:", how))
+        how = joined(["Pass other assortments with ", files, ", and changes with ", changes, "."])
+        parts.append(
+            element("p", f"What would happen if the first {n} objects of the short list were offered together?")
+        )
+        parts.append(element("p", how, class_="fine"))
     found = _renamed(asked, model.shares(assortments, random_state=asked.random_state))
     drawn = found[found["assortment"].isin(pd.unique(found["assortment"])[:_MOST_PANELS])]
-    whose = "respondents" if model.fitted_.study is not None else "the one person whom the model knows"
-    caption = f"The probability that {whose} would keep an object, and take it, with 95% intervals."
+    caption = f"The probability that {_whose(asked)} would keep an object, and take it, with 95% intervals."
     parts.append(asked.picture(plot_shares(drawn), "Shares of each assortment, as in the table.", caption))
     parts.append(details("The shares as a table", table(_with_intervals(found), "Shares of every assortment.")))
     if asked.changes:
         parts.append(_changed(asked, assortments))
     return joined(parts)
+
+
+def _whose(asked: Asked) -> str:
+    if asked.model.fitted_.study is not None:
+        return "people of this population"
+    people = asked.data.respondents
+    pooled = people is not None and len(pd.unique(people)) > 1
+    return "someone who answers like all respondents together" if pooled else "the one person whom the model knows"
 
 
 def _offered(asked: Asked) -> pd.DataFrame:
@@ -170,7 +180,7 @@ def _changed(asked: Asked, assortments: Any) -> Markup:
 def _change_in_words(change: Any) -> str:
     if change is None:
         return "withdrawn"
-    written = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in change.items()}
+    written = {name: in_digits(value) if isinstance(value, float) else str(value) for name, value in change.items()}
     return ", ".join(f"{name} becomes {value}" for name, value in written.items())
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 _VOID = ("meta",)
 _LONGEST = 60  # letters of a cell that are shown whole
+_LONGEST_HEADING = 30
 _BRIEF = 26  # letters that are not broken into lines
 
 
@@ -28,7 +29,7 @@ def element(tag: str, *children: Any, **attributes: str | None) -> Markup:
     '<p class="note">&lt;b&gt;5 &amp; 6&lt;/b&gt;</p>'
     """
     named = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
-    opening = "".join([tag, *(f' {name}="{html.escape(value)}"' for name, value in named)])
+    opening = "".join([tag, *(f' {name}="{text(value)}"' for name, value in named)])
     return Markup(f"<{opening}>" if tag in _VOID else f"<{opening}>{joined(children)}</{tag}>")
 
 
@@ -81,10 +82,7 @@ def table(frame: pd.DataFrame, caption: str, *, digits: int = 2, percent: Sequen
     """
     numeric = [pd.api.types.is_numeric_dtype(frame[name].dtype) for name in frame.columns]
     kinds = ["number" if is_number else None for is_number in numeric]
-    head = [
-        element("th", _breakable(str(name)), scope="col", class_=kind)
-        for name, kind in zip(frame.columns, kinds, strict=True)
-    ]
+    head = [_heading(str(name), kind) for name, kind in zip(frame.columns, kinds, strict=True)]
     rows = []
     for values in frame.itertuples(index=False, name=None):
         cells = [
@@ -99,17 +97,21 @@ def table(frame: pd.DataFrame, caption: str, *, digits: int = 2, percent: Sequen
     return element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def _breakable(name: str) -> Markup:
-    """Allow a long name to be broken behind its underscores."""
-    return Markup(text(name).replace("_", "_<wbr>"))
+def _heading(name: str, kind: str | None) -> Markup:
+    """Name a column; a long name is cut, or broken behind its underscores."""
+    shown = Markup(text(_shortened(name, _LONGEST_HEADING)).replace("_", "_<wbr>"))
+    return element("th", shown, scope="col", class_=kind, title=name if len(name) > _LONGEST_HEADING else None)
+
+
+def _shortened(name: str, longest: int = _LONGEST) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def _cell(written: str, place: int, kind: str | None) -> Markup:
-    long = len(written) > _LONGEST
-    shown = f"{written[: _LONGEST - 1]}…" if long else written
     tag, scope = ("th", "row") if place == 0 else ("td", None)
     kind = kind or ("brief" if len(written) <= _BRIEF else None)
-    return element(tag, shown, scope=scope, class_=kind, title=written if long else None)
+    title = written if len(written) > _LONGEST else None
+    return element(tag, _shortened(written), scope=scope, class_=kind, title=title)
 
 
 def _written(value: Any, digits: int, as_percent: bool) -> str:

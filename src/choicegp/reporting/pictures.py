@@ -1,11 +1,10 @@
 """Pictures inside a page: SVG whose greys are the page's own, so that they can be read on light and on dark paper."""
 
-import html
 import re
 from typing import Any
 
 from choicegp.plotting.files import svg_text
-from choicegp.reporting.html import Markup, element
+from choicegp.reporting.html import Markup, element, text
 
 _HEAD = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
 _ABOUT = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
@@ -40,7 +39,7 @@ def _inline(svg: str, prefix: str, alternative: str) -> Markup:
     svg = _ABOUT.sub("", _HEAD.sub("", svg))
     svg = _ID.sub(lambda found: found[1] + prefix, svg)
     svg = _GREY.sub(lambda found: f"var(--grey-{found[1].lower()})", svg)
-    named = f'role="img" aria-label="{html.escape(alternative)}"'
+    named = f'role="img" aria-label="{text(alternative)}"'
     return Markup(_SIZE.sub(lambda found: f'{found[1]} {named} style="max-width: {found[2]}pt"', svg, count=1))
 
 

@@ -71,7 +71,7 @@ def report(
     assortments : ChoiceData or dict, optional
         As `ChoiceGP.shares` takes them; by default the best objects of the short list.
     changes : dict, optional
-        As `ChoiceGP.what_if` takes them, for the first assortment.
+        As `ChoiceGP.what_if` takes them, for the first assortment.  An object or a feature that it lacks is an error.
     n_segments : int, optional
         Number of segments of people; by default 3, or 2 of fewer than 12 people.
     title : str
@@ -123,7 +123,7 @@ def _effects(model: Any) -> Effects | None:
 def _page(asked: Asked, title: str, command: str | None, said: list[str]) -> str:
     made = []
     for name, heading, section in _SECTIONS:
-        content = quietly(lambda one=section: attempt(lambda: one(asked)), said)  # type: ignore[misc]
+        content = quietly(lambda of=name, one=section: _content(asked, of, one), said)  # type: ignore[misc]
         if content:
             made.append((name, heading, content))
     made.append(("made", "How this was made", _made(command, said)))
@@ -143,6 +143,13 @@ def _page(asked: Asked, title: str, command: str | None, said: list[str]) -> str
         element("title", title), element("style", Markup(style + greys(body))),
     )  # fmt: skip
     return "<!doctype html>\n" + element("html", head, element("body", body), lang="en") + "\n"
+
+
+def _content(asked: Asked, name: str, section: Callable[[Asked], Markup | None]) -> Markup | None:
+    # What a user has named must be right: with a sentence in its place, the report would look complete.
+    if name == "shares" and (asked.assortments is not None or asked.changes):
+        return section(asked)
+    return attempt(lambda: section(asked))
 
 
 def _in_short(asked: Asked) -> Markup:
@@ -170,7 +177,9 @@ def _explained(model: Any) -> str:
     kind, result = type(model).__name__, model.fit_result_
     n = getattr(model, "n_utilities_", None)
     by = f" by {counted(n, 'hidden utility', many='hidden utilities')}" if n else ""
-    return f"A {kind} explains the answers{by}; the fit {result.status} ({result.message})."
+    if result.status == "converged":
+        return f"A {kind} explains the answers{by}; its fit converged."
+    return f"A {kind} explains the answers{by}; its fit {result.status} ({result.message})."
 
 
 def _made(command: str | None, said: list[str]) -> Markup:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from choicegp.checks import counted
+from choicegp.checks import counted, in_digits
+from choicegp.errors import ChoiceGPError
 from choicegp.evaluation import metrics
 from choicegp.evaluation.effects import Effects, model_effects
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from choicegp.selection.n_utilities import SelectionResult
 
 _MOST_FEATURES = 5
+_MOST_TO_COMPARE = 200  # features: the effect of each takes a tenth of a second
 _NEGLIGIBLE = 0.1  # share of the largest effect below which a feature is not worth a word
 
 
@@ -54,10 +56,27 @@ def quality_in_words(model: "ChoiceGP", data: "ChoiceData", what: str) -> str:
     )
 
 
+def checks_in_words(model: "ChoiceGP", data: "ChoiceData", seed: int) -> str:
+    """Say whether choices look like choices that the model would make, and which people do not attend."""
+    from choicegp.evaluation.attention import inattentive
+
+    if not hasattr(model, "attention"):
+        raise ChoiceGPError(f"a {type(model).__name__} has no checks of answers, as a ChoiceGP has")
+    parts = []
+    if data.respondents is not None:
+        parts.append(inattentive(model.attention(data)))
+    if model.fitted_.study is None and not model.errors_.has_threshold:
+        parts.append(str(model.check(data, random_state=seed)))
+    return "\n".join(parts) or "This model can only be checked with --respondent."
+
+
 def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
     """Say which features drive each utility, and in which direction."""
     if model.fitted_.study is not None and model.fitted_.study.prior.alone:
         return "Each respondent has utilities of her own: predict sets that name their respondent."
+    n_features = len(model.encoding_.feature_names)
+    if effects is None and n_features > _MOST_TO_COMPARE:
+        return f"The model has {n_features:,} features, too many to say here what each of them does."
     effects = model_effects(model) if effects is None else effects
     lines = []
     for i in range(model.n_utilities_):
@@ -73,7 +92,7 @@ def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
 def _driver(effects: Effects, utility: int, feature: int) -> str:
     name, size = effects.names[feature], effects.relevance.mean[utility, feature]
     best = effects.best[utility, feature]
-    shown = f"{best:.4g}" if isinstance(best, float) else str(best)
+    shown = in_digits(best, 4) if isinstance(best, float) else str(best)
     how = {
         "rises": f"rises with {name}",
         "falls": f"falls with {name}",

@@ -106,7 +106,7 @@ def _calibrated(asked: Asked, found: pd.DataFrame, title: str) -> Markup:
     advice = (
         "Treat the probabilities with care: more bins are off than chance explains."
         if off.sum() > max(1.0, 0.2 * len(found))
-        else "The probabilities can be used as they are."
+        else "No more bins are off than chance explains: nothing speaks against these probabilities."
     )
     caption = "Of the objects that were given 70%, about 70% should have been chosen: points near the line are honest."
     drawn = asked.picture(draw_calibration(found, title), f"{title}. {verdict}", caption)

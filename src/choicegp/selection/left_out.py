@@ -47,7 +47,7 @@ def left_out_probabilities(fitted: Fitted, random_state: int | None = 0) -> Left
     if not fitted.posterior.has_sites:
         raise ChoiceGPError("a posterior of draws has no sites to take out: hold some sets out (data.split)")
     if fitted.errors.name not in KEPT_BY:
-        raise ChoiceGPError("sets with one best object are not left out one by one: hold some out (data.split)")
+        raise ChoiceGPError(f"sets are not left out one by one under {fitted.errors.name}: hold some out (data.split)")
     problem, number = fitted.training_problem(), seed(random_state)
     found: dict[int, np.ndarray] = {}
     with linear_algebra_for(len(problem.valid)):

@@ -33,6 +33,14 @@ class CavityDiagnostics(NamedTuple):
         Share of the set's curvature that was negative and had to be left out of its site.
     refitted : bool array (m,)
         Sets whose score comes from a fit without them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from choicegp import CavityDiagnostics
+    >>> found = CavityDiagnostics(np.array([0.1, 2.0]), np.array([0.2, 0.9]), np.zeros(2), np.array([False, True]))
+    >>> found.n_refits
+    1
     """
 
     gap: np.ndarray
@@ -58,6 +66,14 @@ class PsisDiagnostics(NamedTuple):
         Log score with the set among the data minus log score without it.
     pareto_k : array (m,)
         Shape of the largest importance weights; above about 0.7 they are too few to be smoothed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from choicegp import PsisDiagnostics
+    >>> found = PsisDiagnostics(gap=np.array([0.1, 2.0]), pareto_k=np.array([0.3, 0.9]))
+    >>> int(np.sum(found.pareto_k > 0.7))  # sets on which it cannot be trusted
+    1
     """
 
     gap: np.ndarray
@@ -94,6 +110,14 @@ class LooResult(NamedTuple):
         What else a careful reader may want to know.
     left_out : {"set", "respondent"}
         What each score is without.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> found = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data).loo()
+    >>> found.method, found.pointwise.shape
+    ('cavity', (3,))
     """
 
     elpd: float
@@ -121,7 +145,7 @@ class LooResult(NamedTuple):
 WHY_THEY_DIFFER = (
     "ArviZ weights draws that have seen the set as if they had not, which few draws survive on a sharp posterior; "
     "choicegp takes the set's own part out of the posterior, and fits again where that is not enough. The two differ "
-    "most on the sets that matter most, and there the second is to be trusted."
+    "most on the sets that matter most, and there the score of choicegp is to be trusted."
 )
 
 _METHODS: dict[type, str] = {CavityDiagnostics: "cavity", PsisDiagnostics: "psis"}

@@ -47,6 +47,14 @@ class SelectionResult(NamedTuple):
         Why this number, in words.
     results : dict
         The leave-one-out result of each number.
+
+    Examples
+    --------
+    As `select_n_utilities` returns it:
+
+    >>> from choicegp import SelectionResult
+    >>> SelectionResult._fields
+    ('n_utilities', 'table', 'models', 'reason', 'results')
     """
 
     n_utilities: int

@@ -18,6 +18,8 @@ from choicegp.errors import ChoiceGPError
 from choicegp.files import replaced_when_complete
 
 _MADE = TypeVar("_MADE")
+_LARGE = 2**28  # bytes of an unpacked archive, beyond which it is looked at more closely
+_TIGHTEST = 100  # times
 
 
 def write_archive(
@@ -31,6 +33,12 @@ def write_archive(
     assert not any(array.dtype.hasobject for array in members.values())
     with replaced_when_complete(target) as handle:
         (np.savez_compressed if compressed else np.savez)(handle, **members)
+        # Many columns of zeros and ones can be packed so tightly that they would be refused when they are read; twice,
+        # because a reader counts other bytes.
+        if _is_too_tight(2 * sum(array.nbytes for array in members.values()), handle.tell()):
+            handle.seek(0)
+            handle.truncate()
+            np.savez(handle, **members)
 
 
 def read_archive(
@@ -85,6 +93,7 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
     if not zipfile.is_zipfile(stream):
         raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is not a zip archive)")
     stream.seek(0)
+    _check_size(stream, noun)
     with np.load(stream, allow_pickle=False) as archive:
         if "about" not in archive.files:
             raise ChoiceGPError(f"not a choicegp {noun}")
@@ -98,7 +107,25 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
             raise ChoiceGPError(
                 f"written in {noun} format {written}, this choicegp reads up to {version}: upgrade choicegp"
             )
-        return {name: archive[name] for name in about["arrays"]}, about
+        names = about["arrays"]
+        if not isinstance(names, list) or len(names) != len(archive.files) - 1:
+            raise ChoiceGPError(f"a choicegp {noun} with missing or wrong parts (its list of arrays)")
+        return {name: archive[name] for name in names}, about
+
+
+def _check_size(stream: BinaryIO, noun: str) -> None:
+    """Refuse an archive that would fill the memory: `write_archive` packs nothing so tightly."""
+    with zipfile.ZipFile(stream) as archive:
+        size, packed = (
+            sum(getattr(part, name) for part in archive.infolist()) for name in ("file_size", "compress_size")
+        )
+    if _is_too_tight(size, packed):
+        raise ChoiceGPError(f"not a choicegp {noun}: its {packed:,} bytes unpack to {size:,}")
+    stream.seek(0)
+
+
+def _is_too_tight(size: int, packed: int) -> bool:
+    return size > _LARGE and size > _TIGHTEST * packed
 
 
 def leaves_of(name: str, tree: Any) -> dict[str, Any]:

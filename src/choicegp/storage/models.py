@@ -30,10 +30,12 @@ from choicegp.inference.posterior import Draws, Posterior, draws_of
 from choicegp.model import kernels, mapped
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
 from choicegp.model.kernels import Kernel
+from choicegp.model.own_likelihood import Likelihood
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.sequences import id_array
 from choicegp.storage.archive import leaves_of, numbered, plain, plain_ids, read_archive, write_archive
+from choicegp.storage.shapes import check_shapes
 from choicegp.storage.studies import packed_study, unpacked_study
 
 if TYPE_CHECKING:
@@ -99,9 +101,19 @@ def _packed_params(params: dict[str, Any]) -> Page:
         if isinstance(value, Kernel):
             leaves = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(value)]
             packed[name] = {"structure": _structure(value), "leaves": leaves}
+        elif isinstance(value, Likelihood):
+            raise ChoiceGPError(
+                f"a model with the likelihood {value.name} cannot be saved: a model file contains no code. Save the "
+                "answers, and fit again"
+            )
         elif isinstance(value, HyperPriors):
             packed[name] = value._asdict()
         elif isinstance(value, Method):
+            if not value.is_built_in:
+                raise ChoiceGPError(
+                    f"a model with the inference {type(value).__name__} cannot be saved: a model file contains no "
+                    "code. Save the answers, and fit again"
+                )
             packed[name] = value.to_json()
         elif isinstance(value, np.ndarray):
             packed[name] = value.tolist()
@@ -243,6 +255,7 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
     shared = page["version"] >= 4 and page["shared"]
     prior = UtilityPrior(kernel, effects, shared, arrays.get("log_threshold_variance"))
     objects = Objects(arrays["X"], arrays["codes"])
+    check_shapes(arrays, prior)
     draws, gain = None, arrays["gain"]
     if "draws_inverse" in arrays:
         # Versions before 4: all draws have the same hyperparameters, and no sites are known.

@@ -78,6 +78,16 @@ class TestOrigin:
         found = [_address({"client": (one, 1)}) for one in addresses]
         assert found == ["2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "192.0.2.7", "fe80::/64", ""]
 
+    def test_addresses_of_ipv4_stay_apart_on_a_port_for_both_kinds(self):
+        found = [_address({"client": (one, 1)}) for one in ("::ffff:192.0.2.7", "::ffff:192.0.2.8")]
+        assert found == ["192.0.2.7", "192.0.2.8"]
+
+    def test_a_port_that_browsers_leave_out(self, site, objects):
+        cards = Cards(objects, site.study)
+        app = create_app(site.study, site.store, cards, site.stub, url="https://study.example:443/")
+        client = Client(app, {"Host": "study.example", "Origin": "https://study.example"})
+        assert client.post(f"/join/{INVITE}", data={}).status_code == 303
+
     def test_an_address_of_ipv6(self, site, objects):
         app = create_app(site.study, site.store, Cards(objects, site.study), site.stub, url="http://[2001:db8::1]:8000")
         client = Client(app, {"Host": "[2001:DB8:0::1]:8000", "Origin": "http://[2001:db8::1]:8000"})

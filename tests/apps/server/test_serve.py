@@ -41,7 +41,13 @@ def run(capsys):
 class TestRefusals:
     def test_addresses(self, run, table):
         assert "also say by which address, with --url" in run("serve", table, "--host", "0.0.0.0")[1]
-        for url in ("study.example.org", "ftp://x.example", "https://x.example/a", "https://x.example/?a=1"):
+        for url in (
+            "study.example.org",
+            "ftp://x.example",
+            "https://x.example/a",
+            "https://x.example/?a=1",
+            "https://x:y",
+        ):
             assert "--url must be an address" in run("serve", table, "--url", url)[1]
 
     def test_tables(self, run, table, tmp_path):
@@ -136,7 +142,7 @@ def lines_until(process, word):
 
 def ended(process):
     process.send_signal(signal.SIGINT)
-    rest, problems = process.communicate(timeout=60)
+    rest, problems = process.communicate(timeout=180)
     assert (process.returncode, problems) == (0, "")
     return rest
 

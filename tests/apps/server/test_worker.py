@@ -210,6 +210,29 @@ class TestBetween:
         assert world.worker._learner.setup.set_size == 3
         assert len(unpacked(world.queue.result("first").content)) == worker.N_NEWCOMERS
 
+    @pytest.mark.parametrize("size", [3, 4, 5])
+    def test_first_sets_that_still_wait_become_those_of_a_changed_study(self, world, objects, size):
+        study = read_study(sets=5, set_size=size)
+        page = Thinking(world.queue, setup_for(study, Cards(objects, study)))
+        same = Thinking(world.queue, setup_for(study, Cards(objects, study)))
+        assert world.queue.waiting() == 1
+        work(world)
+        assert page.next_set(1, ()) == same.next_set(1, ()) is not None
+
+    def test_first_sets_that_failed_are_wanted_by_the_next_server(self, world, objects):
+        world.queue.finish(world.queue.claim("w"), "w", None)
+        study = read_study(sets=5)
+        page = Thinking(world.queue, setup_for(study, Cards(objects, study)))
+        work(world)
+        assert page.next_set(1, ()) is not None
+
+    def test_a_job_of_somebody_who_is_gone_is_done_at_once(self, world):
+        number, version = joined(world)
+        world.store.delete_participant(number)
+        world.queue.want("explain", number, version)
+        work(world)
+        assert world.worker._learner.calls == []
+
     def test_a_database_that_is_away_does_not_lose_an_answer(self, world, caplog, monkeypatch):
         from choicegp.errors import Unavailable
 

@@ -1,7 +1,6 @@
 """The algebra of many people against brute force: all people and objects in one Gaussian."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -43,8 +42,10 @@ def some_sites(d, rng):
 def whole_covariance(prior, objects, rows):
     """Return Cov of all utilities of all people, (R d n, R d n), part by part: what is common, and one's own."""
     d, everyone = prior.n_utilities, Objects(objects.X[rows.ravel()], objects.codes[rows.ravel()])
-    common = np.asarray(prior.population.covariance(everyone, everyone))
-    own = np.asarray(prior.own_covariance(everyone, everyone))
+    covariances = jax.jit(
+        lambda: (prior.population.covariance(everyone, everyone), prior.own_covariance(everyone, everyone))
+    )
+    common, own = map(np.asarray, covariances())
     same = np.kron(np.eye(len(rows)), np.ones((N, N)))
     parts = (common + own * same).reshape(-1, len(rows), N, len(rows), N)
     whole = np.zeros((len(rows), d, N, len(rows), d, N))
@@ -78,13 +79,17 @@ def test_people_are_what_one_large_gaussian_says(d, threshold):
     rows = np.array([[0, 1, 2, 3, 6], [2, 3, 4, 5, 6], [0, 2, 4, 5, 6]])
     sites = some_sites(d, rng)
     own = Objects(objects.X[rows], objects.codes[rows])
-    roots = whitening_roots(prior.population, objects)
-    blocks = prior_blocks(prior, roots, objects, own)
-    information = inform(prior, blocks, sites)
-    precision, linear = steps.population_part(prior, blocks, information)
+
+    @jax.jit
+    def informed(prior, objects, own, sites):
+        blocks = prior_blocks(prior, whitening_roots(prior.population, objects), objects, own)
+        information = inform(prior, blocks, sites)
+        return blocks, information, steps.population_part(prior, blocks, information)
+
+    blocks, information, (precision, linear) = informed(prior, objects, own, sites)
     after = np.linalg.inv(np.eye(len(precision)) + np.asarray(precision))
     mean, root = after @ np.asarray(linear), np.linalg.cholesky(after).T
-    moments = person_moments(prior, blocks, sites, information, jnp.asarray(mean), jnp.asarray(root))
+    moments = jax.tree.map(np.asarray, jax.jit(person_moments)(prior, blocks, sites, information, mean, root))
     expected_mean, expected, log_evidence = combined(whole_covariance(prior, objects, rows), sites)
     np.testing.assert_allclose(np.asarray(moments.mean).ravel(), expected_mean, atol=200 * JITTER)
     of_people = expected.reshape(PEOPLE, d * N, PEOPLE, d * N)
@@ -92,6 +97,7 @@ def test_people_are_what_one_large_gaussian_says(d, threshold):
         found = np.asarray(moments.covariance[r]).reshape(d * N, d * N)
         np.testing.assert_allclose(found, of_people[r, :, r], atol=200 * JITTER)
     _, log_det = np.linalg.slogdet(after)
+    information = jax.tree.map(np.asarray, information)
     evidence = 0.5 * np.sum(information.fitted - information.log_det) + 0.5 * (mean @ np.asarray(linear) + log_det)
     assert evidence == pytest.approx(log_evidence, abs=1e-3)
 
@@ -101,7 +107,7 @@ def test_points_that_are_few_leave_each_person_her_whole_variance():
     rows = np.array([[0, 1, 2, 3, 4]])
     own = Objects(objects.X[rows], objects.codes[rows])
     points = spread_points(objects, 3, 0)
-    blocks = prior_blocks(prior, whitening_roots(prior.population, points), points, own)
+    blocks = jax.jit(lambda: prior_blocks(prior, whitening_roots(prior.population, points), points, own))()
     lead = np.asarray(blocks.lead[0])
     common = np.swapaxes(lead, 1, 2) @ lead
     total = np.asarray(blocks.own[0]).copy()
@@ -156,8 +162,9 @@ def test_the_slope_of_the_evidence_is_its_gradient(small_study):
               for own in blank.people),
         blank.population,
     )  # fmt: skip
-    (_, population), expected = jax.value_and_grad(steps.evidence, has_aux=True)(prior, small_study, sites)
+    slope = jax.jit(jax.value_and_grad(steps.evidence, has_aux=True))
+    (_, population), expected = slope(prior, small_study, sites)
     normals = steps.normals_of(small_study, 2, 4, 0)
-    found = steps.pass_over_people(prior, small_study, sites, population, normals, jnp.ones(()), None).gradient
+    found = jax.jit(steps.pass_over_people)(prior, small_study, sites, population, normals, 1.0, None).gradient
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)

@@ -81,7 +81,7 @@ def test_with_every_object_an_inducing_point_a_step_is_that_of_dense_inference(d
     settings = SparseSettings(None, jitter=1e-9, errors=errors)
     after, bound, healthy = run_steps(state, groups, pace, (normals[:, :, real],), settings)
     assert healthy
-    value = evidence_bound(moments.mean, moments.covariance, moments.kl, given.problem, (normals,), None)
+    value = jax.jit(evidence_bound)(moments.mean, moments.covariance, moments.kl, given.problem, (normals,), None)
     assert float(bound[0]) == pytest.approx(float(value), rel=1e-6)
     for found, part in zip((after.precision, after.linear, after.cross), given.whitened(wanted), strict=True):
         if part is not None:
@@ -144,8 +144,8 @@ def test_draws_with_a_shared_part_are_those_of_the_posterior(data, monkeypatch):
 
 def test_with_every_object_an_inducing_point_a_fit_is_that_of_dense_inference(data, monkeypatch):
     # Each fit integrates with points of its own: with many of them they can be compared.
-    monkeypatch.setattr("choicegp.inference.dense.N_POINTS", 512)
-    monkeypatch.setattr("choicegp.inference.sparse.course.N_POINTS", 512)
+    monkeypatch.setattr("choicegp.inference.dense.N_POINTS", 256)
+    monkeypatch.setattr("choicegp.inference.sparse.course.N_POINTS", 256)
     options = {"kernel": RBF(0.5, 4.0), "learn_hyperparameters": False, "n_restarts": 2}
     options |= {"shared_part": True, "object_effects": False}
     dense = ChoiceGP(2, inference="dense", max_iter=200, tol=1e-3, **options).fit(data)

@@ -5,7 +5,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
-from ipaddress import IPv6Network, ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -107,7 +107,7 @@ class Guard:
         url: str | None = None,
     ) -> None:  # fmt: skip
         self._app, self._hosts, self._limits, self._page = app, hosts, limits, page
-        self._url = None if url is None else urlsplit(url.lower())
+        self._origin = None if url is None else _origin(url)
         self._links = Buckets(limits.rate, limits.burst)
         self._joins = Buckets(limits.joins, limits.joins_burst)
         self._misses = Buckets(limits.misses, limits.misses_burst)
@@ -180,8 +180,8 @@ class Guard:
 
     def _origin_of(self, host: str) -> str:
         """Return the origin of our pages, as a browser that speaks to this host names it."""
-        if self._url is not None and name_of(host) == name_of(self._url.netloc):
-            return f"{self._url.scheme}://{self._url.netloc}"
+        if self._origin is not None and name_of(host) == name_of(self._origin.partition("//")[2]):
+            return self._origin
         return f"http://{host}"
 
     def _limited(self, receive: Receive) -> Receive:
@@ -240,15 +240,24 @@ def name_of(host: str) -> str:
         return name + bracket
 
 
+def _origin(url: str) -> str:
+    """Return the origin of an address, without the port that browsers leave out."""
+    parts = urlsplit(url.lower())
+    usual = {"http": ":80", "https": ":443"}[parts.scheme]
+    return f"{parts.scheme}://{parts.netloc.removesuffix(usual)}"
+
+
 def _address(scope: Scope) -> str:
     """Return who asks: an address, and of IPv6 the part that belongs to one customer, who has 2^64 of them."""
     text = scope["client"][0] if scope.get("client") else ""
     if ":" not in text:
         return text
     try:
-        return str(IPv6Network((text.partition("%")[0], 64), strict=False))
+        address = IPv6Address(text.partition("%")[0])
     except ValueError:
         return text
+    # A port that is open for both kinds names an address of IPv4 in this way.
+    return str(address.ipv4_mapped or IPv6Network((address, 64), strict=False))
 
 
 def _route(scope: Scope) -> Any:

@@ -114,7 +114,7 @@ def _ended_in_order() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: not one of Python's
 
 
 def open_study(place: str | os.PathLike[str], objects: object) -> Store:
@@ -143,8 +143,12 @@ def open_study(place: str | os.PathLike[str], objects: object) -> Store:
 
 def _check_address(request: Request) -> None:
     if request.url is not None:
-        parts = urlsplit(request.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+        try:
+            parts = urlsplit(request.url)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # a port that is no number, or brackets without an end
+            known = False
+        if not known or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
             raise ChoiceGPError("--url must be an address without a path, such as https://study.example.org")
     elif request.host not in _LOOPBACK:
         raise ChoiceGPError(

@@ -180,6 +180,8 @@ def _table(file: Path | None) -> dict[str, Any]:
         raise ChoiceGPError(f"cannot read {file}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ChoiceGPError(f"{file} is not a TOML file: {error}") from error
+    except RecursionError:
+        raise ChoiceGPError(f"{file} is not a TOML file that can be read: its brackets are too deep") from None
 
 
 def _study(table: dict[str, Any], folder: Path) -> Study:

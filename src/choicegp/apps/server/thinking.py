@@ -1,7 +1,6 @@
 """What the page knows from models: it asks by the queue, never waits, and shows what workers left in the database."""
 
 import logging
-import zlib
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Literal, Protocol
@@ -70,14 +69,10 @@ class Thinking:
     def __init__(self, queue: Queue, setup: Setup, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._queue, self._clock = queue, clock
         self._first: list[list[list[object]]] | None = None
-        content = packed(setup)
         # Sets of another size, say, are no longer first sets of this study.
-        self._version = zlib.crc32(content)
-        before = queue.result("setup")
-        if before is None or before.content != content:
-            queue.keep("setup", content)
+        self._version = queue.keep("setup", packed(setup))
         first = queue.result("first")
-        if first is None or first.version != self._version:
+        if first is None or first.version != self._version or first.content is None:
             queue.want("first", EVERYONE, self._version, _DUE["first"])
 
     def next_set(self, person: int, asked: Collection[frozenset[ObjectId]]) -> Proposal | None:

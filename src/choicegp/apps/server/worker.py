@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING
 from choicegp.apps.server.results import Prepared, packed, packed_result, prepared_of, setup_of
 from choicegp.apps.server.standing import standing
 from choicegp.elicitation.events import Event
-from choicegp.elicitation.queue import EVERYONE, LEASE, MOST_TRIES, Job, Queue
+from choicegp.elicitation.queue import EVERYONE, LEASE, MOST_TRIES, Job, Queue, Result
 from choicegp.elicitation.store import Store
-from choicegp.errors import ChoiceGPError, StoreError
+from choicegp.errors import ChoiceGPError, NotPossible, StoreError
 
 if TYPE_CHECKING:
     from choicegp.apps.server.learning import Learner, Task
@@ -51,7 +52,7 @@ class Worker:
 
     def __init__(self, store: Store, name: str, kinds: tuple[str, ...] = QUICK + SLOW) -> None:
         self._store, self._queue, self._name, self._kinds = store, Queue(store), name, kinds
-        self._setup: bytes | None = None
+        self._setup: Result | None = None
         self._learner: Learner | None = None
         self._shapes: list[int] = []
         self._calm = ThreadPoolExecutor(1, initializer=_at_low_priority)
@@ -69,9 +70,10 @@ class Worker:
             if job.tries <= MOST_TRIES:
                 try:
                     job, content = self._calm.submit(self._done, job).result()
-                except StoreError:
-                    raise
                 except Exception as error:
+                    # A participant who is gone is no reason to wait for the database.
+                    if isinstance(error, StoreError) and not isinstance(error, NotPossible):
+                        raise
                     # The message could hold an answer: the log has the kind alone.
                     LOG.warning("the model could not do %r: %s", job.kind, type(error).__name__)
         self._queue.finish(job, self._name, content)
@@ -82,13 +84,13 @@ class Worker:
         found = self._queue.result("setup")
         if found is None or found.content is None:
             return False
-        if found.content != self._setup:
+        if self._setup is None or found.content != self._setup.content:
             from choicegp.apps.server.cards import learned_from
             from choicegp.apps.server.learning import Learner
 
             setup = setup_of(found.content)
             table = learned_from(self._store.objects, setup.columns, setup.decimal)
-            self._learner, self._setup = Learner(setup, table), found.content
+            self._learner, self._setup = Learner(setup, table), found
             if self._learner.fits and "next" in self._kinds:
                 self._shapes = _shapes(min(len(table), setup.sets * setup.set_size))
         return True
@@ -130,10 +132,11 @@ class Worker:
 
     def _done(self, job: Job) -> tuple[Job, bytes | None]:
         """Do a job; return it with the version of the answers that were learned from, and what was found."""
-        learner = self._learner
+        learner, setup = self._learner, self._setup
         assert learner is not None
+        assert setup is not None
         if job.kind == "first":
-            return job, packed(learner.first_sets(N_NEWCOMERS, N_FIRST))
+            return job._replace(version=setup.version), packed(learner.first_sets(N_NEWCOMERS, N_FIRST))
         if job.participant == EVERYONE:
             return self._of_everyone(job)
         task, version = self._task(job.participant)
@@ -202,9 +205,11 @@ def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
 
 
 def _at_low_priority() -> None:
-    """Let pages come first: where the system knows priorities of threads, and those that this one starts."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+    """Let pages come first: Linux knows priorities of threads, and of those that this one starts."""
+    # Elsewhere the number of a thread may be that of some other process.
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 def _end_with_parent() -> None:

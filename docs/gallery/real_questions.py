@@ -1,0 +1,60 @@
+"""The figures and numbers of docs/gallery.md that need published tables.
+
+Run: CHOICEGP_DATA=/path/to/tables python docs/gallery/real_questions.py docs/figures [zurich] [ellipses]
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from choicegp import ChoiceGP, datasets, metrics, plots
+
+
+def ellipses(folder: Path) -> None:
+    """What a real person looks for in an ellipse."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two records choose what was not shown
+        data = datasets.load_ellipses(on_error="skip")
+    train, test = data.split(test_size=40, random_state=0)
+    model = ChoiceGP(n_utilities=2, random_state=0).fit(train)
+    print(data.describe())
+    print(model.intervals_)
+    print(metrics.summary(test, model.predict(test)).to_string())
+    plots.plot_effects(model, ["a", "b", "rotation"])[0].figure.savefig(folder / "gallery-ellipses.png", dpi=100)
+
+
+def zurich(folder: Path) -> None:
+    """Whether people vote for the topics whose weight they state."""
+    ballots = datasets.load_zurich()
+    data, voters = ballots.data, ballots.voters
+    print(data.describe())
+    weights = voters[["weight_transport", "weight_culture", "weight_nature"]]
+    first = weights.idxmax(axis=1).str.removeprefix("weight_")
+    objects = data.encoding.decode(data.X)
+    rows = {}
+    for topic, group in first.groupby(first):
+        own = np.flatnonzero(np.isin(np.asarray(data.respondents), group.index))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = ChoiceGP(2, intervals="none", object_effects=False, n_restarts=2, random_state=0).fit(
+                data.take(own)
+            )
+        kept = pd.Series(np.mean(model.predict_proba(data.take(own)), axis=0), index=objects["topic"])
+        rows[f"{topic} ({len(own)} voters)"] = kept.groupby(level=0).mean()
+    table = pd.DataFrame(rows).T
+    print(table.round(2).to_string())
+    colours = ["#CC79A7", "#009E73", "#0072B2"]
+    ax = table.plot.bar(rot=0, figsize=(7, 3.6), ylabel="mean probability of approval", width=0.75, color=colours)
+    ax.set(xlabel="topic to which voters gave the largest weight", ylim=(0, 0.78))
+    ax.legend(title="topic of the project", frameon=False, ncols=3, loc="upper center")
+    ax.figure.tight_layout()
+    ax.figure.savefig(folder / "gallery-zurich.png", dpi=100)
+
+
+if __name__ == "__main__":
+    for draw in (zurich, ellipses):
+        if len(sys.argv) < 3 or draw.__name__ in sys.argv[2:]:
+            draw(Path(sys.argv[1]))

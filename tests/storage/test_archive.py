@@ -1,0 +1,30 @@
+"""Archives of arrays: what is written can be read again, however tightly it could be packed."""
+
+import zipfile
+
+import numpy as np
+import pytest
+
+from choicegp.errors import ChoiceGPError
+from choicegp.storage import archive
+from choicegp.storage.archive import read_archive, write_archive
+
+ABOUT = {"format": "choicegp-test", "version": 1}
+
+
+def test_columns_of_zeros_and_ones_are_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "_LARGE", 2**16)
+    levels = np.eye(300)[np.arange(400) % 300]
+    path = tmp_path / "model.cgp"
+    write_archive(path, {"X": levels}, ABOUT)
+    found = read_archive(path, lambda arrays, about: arrays["X"], kind="choicegp-test", version=1)
+    np.testing.assert_array_equal(found, levels)
+    with zipfile.ZipFile(path) as made:
+        assert made.getinfo("X.npy").compress_type == zipfile.ZIP_STORED
+    write_archive(path, {"X": np.random.default_rng(0).normal(size=9000)}, ABOUT)
+    with zipfile.ZipFile(path) as made:
+        assert made.getinfo("X.npy").compress_type == zipfile.ZIP_DEFLATED
+    with path.open("wb") as handle:
+        np.savez_compressed(handle, X=levels, about=np.array("{}"))
+    with pytest.raises(ChoiceGPError, match="unpack to"):
+        read_archive(path, lambda arrays, about: None, kind="choicegp-test", version=1)
