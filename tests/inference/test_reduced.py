@@ -12,7 +12,7 @@ from choicegp.inference.dense import DenseInference, DenseState
 from choicegp.inference.driver import Task, Watch, run
 from choicegp.inference.expectation import inside
 from choicegp.inference.posterior import factorise_on_host
-from choicegp.inference.reduced import choice_of_objects, condition_reduced
+from choicegp.inference.reduced import choice_of_objects, condition_reduced, covariances, roots_of, slope_of
 from choicegp.inference.reduced_course import ReducedInference
 from choicegp.inference.sites import Sites, neighbours
 from choicegp.model.kernels import RBF
@@ -111,6 +111,37 @@ def test_fewer_objects_lose_at_most_what_is_said(problem):
         lost = 0.5 * np.sum(np.einsum("doo->do", sites) * np.einsum("doo->do", left))
         assert lost <= choice.loss[n] + 1e-6
     assert evidence[0] < evidence[1]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_slope_is_the_gradient_of_the_evidence(problem, shared):
+    prior = UtilityPrior.create(RBF(1.5, 2.7), 2, D, shared=shared)
+    chosen, rows, among = choice_of_objects(prior, problem).first(4), problem.batches[0].rows, neighbours(problem)
+    precision, linear = (block_of(rows),), np.random.default_rng(4).normal(size=(D, T))
+
+    def conditioned_at(prior):
+        parts = covariances(prior, problem, chosen)
+        lower, roots = roots_of(*parts[:2], 1e-10)
+        return parts[2][0], lower, roots, condition_reduced(roots, among.values(precision), linear, among)
+
+    def evidence(prior):
+        within, _, roots, found = conditioned_at(prior)
+        left, mean = within - inside(roots, rows), found.mean[:, rows]
+        covariance = inside(found.own, rows) + left[-D:]
+        if shared:
+            covariance += inside(found.spread, rows) + left[0]
+        second = covariance + mean[:, :, None] * mean[:, None]
+        return jnp.sum(linear * found.mean) - 0.5 * jnp.sum(precision[0] * second) - found.kl
+
+    def slope(prior):
+        _, lower, roots, found = conditioned_at(prior)
+        pull_back = jax.vjp(lambda prior: covariances(prior, problem, chosen), prior)[1]
+        return pull_back(slope_of(found, lower, roots, precision))[0]
+
+    wanted = jax.jit(jax.grad(evidence))(prior)
+    for found, expected in zip(*map(jax.tree.leaves, (jax.jit(slope)(prior), wanted)), strict=True):
+        assert np.max(np.abs(expected)) > 0.01
+        np.testing.assert_allclose(found, expected, atol=1e-4 * np.max(np.abs(expected)))
 
 
 def test_neighbours_are_shown_together(monkeypatch, problem):

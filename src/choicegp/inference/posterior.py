@@ -29,7 +29,7 @@ FIRST_JITTER = 1e-9
 LAST_JITTER = 1e-2
 N_GAUSSIAN = 512  # draws of a Gaussian posterior with a shared part
 _NOTHING = 1e-20  # relative size of a covariance that counts as zero
-_LEAST_VARIANCE = 1e-30  # a covariance of zeros too has a factor: a linear kernel where no feature varies
+LEAST_VARIANCE = 1e-30  # a covariance of zeros too has a factor: a linear kernel where no feature varies
 
 
 class Factor(NamedTuple):
@@ -72,7 +72,7 @@ def factorise(covariance: Array, jitter: Array, scale: Array | None = None) -> F
 
     def one(args: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         matrix, start, scale = args
-        scale = jnp.maximum(scale, _LEAST_VARIANCE)
+        scale = jnp.maximum(scale, LEAST_VARIANCE)
 
         def failed(carry: tuple[Array, Array]) -> Array:
             return ~jnp.all(jnp.isfinite(carry[0])) & (carry[1] < LAST_JITTER)
@@ -355,7 +355,7 @@ def factorise_on_host(covariance: np.ndarray) -> Factor:
     n = covariance.shape[-1]
     roots, jitters, matrices = [], [], []
     for matrix in covariance:
-        jitter, scale = FIRST_JITTER, max(np.trace(matrix) / n, _LEAST_VARIANCE)
+        jitter, scale = FIRST_JITTER, max(np.trace(matrix) / n, LEAST_VARIANCE)
         while True:
             try:
                 roots.append(np.linalg.cholesky(matrix + jitter * scale * np.eye(n)))

@@ -23,7 +23,7 @@ from choicegp.inference.annealing import StepTrace
 from choicegp.inference.dense import Adam, climbed, likely_lapse, next_pace, objective_of
 from choicegp.inference.driver import Learning
 from choicegp.inference.expectation import Marginals, SharedCovariance, expect, inside, of_differences
-from choicegp.inference.posterior import FIRST_JITTER, half_log_det
+from choicegp.inference.posterior import FIRST_JITTER, LEAST_VARIANCE, half_log_det
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Neighbours, psd_part
 from choicegp.inference.starts import covariance_at
@@ -101,13 +101,14 @@ def covariances(prior: UtilityPrior, problem: Problem, chosen: Array) -> tuple[A
     return jnp.where(counts, cross, 0.0), prior.covariance(some, some), within
 
 
-def _roots(cross: Array, among: Array, jitter: Array) -> tuple[Array, Array]:
+def roots_of(cross: Array, among: Array, jitter: Array) -> tuple[Array, Array]:
     """Return L (p, r, r) and F (p, r, t)."""
     n = among.shape[-1]
 
     def one(args: tuple[Array, Array]) -> tuple[Array, Array]:
         across, matrix = args
-        root = jnp.linalg.cholesky(matrix + jitter * jnp.trace(matrix) / n * jnp.eye(n))
+        scale = jnp.maximum(jnp.trace(matrix) / n, LEAST_VARIANCE)
+        root = jnp.linalg.cholesky(matrix + jitter * scale * jnp.eye(n))
         return root, solve_triangular(root, across, lower=True)
 
     return jax.lax.map(one, (cross, among))
@@ -186,7 +187,7 @@ def _marginals(moments: ReducedMoments, roots: Array, within: Array, rows: Array
     return of_differences(mean, covariance + same)
 
 
-def _slope(moments: ReducedMoments, lower: Array, roots: Array, precision: tuple[Array, ...]) -> tuple:
+def slope_of(moments: ReducedMoments, lower: Array, roots: Array, precision: tuple[Array, ...]) -> tuple:
     """Slopes of the bound, with the sites fixed, with respect to what `covariances` returns."""
     among, cross = [], []
     for rows, root, part in zip(moments.slopes, lower, roots, strict=True):
@@ -208,7 +209,7 @@ def _step(
 ) -> tuple[ReducedState, StepTrace]:  # fmt: skip
     weight, learn, steady = schedule
     (cross, square, within), pull_back = jax.vjp(lambda prior: covariances(prior, problem, state.chosen), state.prior)
-    lower, roots = _roots(cross, square, state.jitter)
+    lower, roots = roots_of(cross, square, state.jitter)
     moments = condition_reduced(roots, among.values(state.precision), state.linear, among)
     mean, value, lapsed = moments.mean, jnp.zeros(()), jnp.zeros(())
     forces, linear, precision = jnp.zeros_like(mean), jnp.zeros_like(mean), []
@@ -231,7 +232,7 @@ def _step(
     sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, old, (tuple(precision), linear))
     prior, adam = state.prior, state.adam
     if learning.learn_prior:
-        slope = partial(_slope, moments, lower, roots, state.precision)
+        slope = partial(slope_of, moments, lower, roots, state.precision)
         prior, adam = jax.lax.cond(
             learn, lambda: climbed(state, pull_back(slope())[0], learning), lambda: (prior, adam)
         )

@@ -1,7 +1,7 @@
 """The course of dense inference with many objects: the majority of steps is made at some of them.
 
 Starts are annealed and compared at few inducing objects, the best one is followed at more, and its last steps are made
-at as many as the bound asks for: then it is lower than the bound with all objects by at most a fraction of a nat.
+at as many as the bound asks for: then it is lower than the bound with all objects by about a fraction of a nat.
 Where half of the objects would not be enough, the last steps are made with all.  In either case the posterior is made,
 and scored, with all objects.
 """
@@ -25,7 +25,7 @@ from choicegp.model.prior import UtilityPrior
 MANY = 400
 """Objects up to which every step is made with all: compiling would take longer than is gained."""
 _FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for the one that continues
-_LOSS = 0.2  # nats by which the bound of the last steps may be lower than with all objects
+_LOSS = 0.2  # nats by which the bound of the last steps is about lower than with all objects
 _ROUGHLY = 5.0  # times the tolerance at which the steps before the last ones end
 _FAST, _SLOW = 0.4, 0.1  # rates of the hyperparameters after the first change of objects, and at least after the last
 _ENOUGH = 0.5  # of the objects: with more inducing ones, steps with all objects take no longer
