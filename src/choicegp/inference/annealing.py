@@ -157,7 +157,7 @@ class AnnealedInference(ABC):
             say(n + self.piece, float(traces[-1].bound[-1]))
             if self.task.watch.is_up:
                 break
-        return state, StepTrace(*map(np.concatenate, zip(*traces, strict=True)))
+        return state, StepTrace(*map(np.concatenate, zip(*traces, strict=True)))  # type: ignore[arg-type]
 
     def _side_by_side(self, function: Callable[[Any], Any], starts: Iterable[Any]) -> list[Any]:
         """Call a function of a start in several threads."""

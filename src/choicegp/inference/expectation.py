@@ -71,7 +71,7 @@ def inside(roots: Array, rows: Array | np.ndarray) -> Array:
     a, m = rows.shape
     if isinstance(roots, np.ndarray):
         own = np.swapaxes(roots, 1, 2)[:, rows.T]
-        return np.moveaxis(own @ np.swapaxes(own, 2, 3), 1, 3)  # type: ignore[return-value]
+        return np.moveaxis(own @ np.swapaxes(own, 2, 3), 1, 3)
     by_column, is_small = jnp.swapaxes(roots, 1, 2), a <= _UNROLLED
     size = min(m, max(1, _COLUMNS // (n * r * a))) if is_small else 1
 

@@ -166,7 +166,7 @@ def condition_reduced(roots: Array, values: Array, linear: Array, among: Neighbo
     dual = linear - times(values, mean)
     traced = jnp.sum(through * own)
     slopes = [jnp.concatenate([one[None], part]) for one, part in zip(dual, through, strict=True)]
-    if taken is not None:
+    if taken is not None and spread is not None:
         traced += jnp.sum(taken * spread)
         whole = [jnp.sum(dual, axis=0, keepdims=True), *through, jnp.sum(taken, axis=0)]
         slopes = [jnp.concatenate(whole), *(jnp.concatenate(pair) for pair in zip(slopes, taken, strict=True))]
@@ -215,7 +215,7 @@ def _step(
     forces, linear, precision = jnp.zeros_like(mean), jnp.zeros_like(mean), []
     for batch, draws, own in zip(problem.batches, normals, within, strict=True):
         rows = batch.rows
-        expected = expect(_marginals(moments, roots, own, rows), batch, draws, state.lapse)
+        expected = expect(_marginals(moments, roots, own, jnp.asarray(rows)), batch, draws, state.lapse)
         curvature, gradient = (
             weight * batch.weight * part for part in (psd_part(expected.curvature), expected.gradient)
         )
@@ -240,7 +240,16 @@ def _step(
     if learning.learn_lapse:
         n_sets = sum((jnp.sum(batch.weight) for batch in problem.batches), jnp.zeros(()))
         lapse = jnp.where(learn, likely_lapse(lapsed, n_sets), jnp.asarray(lapse))
-    after = ReducedState(prior, state.chosen, state.jitter, *sites, lapse, adam, rho, rate, objective)
+    after = state._replace(
+        prior=prior,
+        precision=sites[0],
+        linear=sites[1],
+        lapse=lapse,
+        adam=adam,
+        rho=rho,
+        rate=rate,
+        objective=objective,
+    )
     return after, StepTrace(bound, objective, residual)
 
 

@@ -83,7 +83,8 @@ class ReducedInference(DenseInference):
         n = max(_SECOND, -(-int(enough[0]) // _FIRST) * _FIRST) if len(enough) else len(self.problem.valid)
         if n > _ENOUGH * len(self.problem.valid):
             return self._with_all(state)
-        return state._replace(chosen=choice.first(n), rate=np.maximum(state.rate, _SLOW))
+        rate = jnp.maximum(state.rate, _SLOW)
+        return state._replace(chosen=jnp.asarray(choice.first(n)), rate=rate)
 
     def _weight(self, state: ReducedState) -> np.ndarray:
         """Return the precision of the sites at every object, of all utilities together."""
@@ -99,9 +100,9 @@ class ReducedInference(DenseInference):
         precision = np.zeros((len(state.linear), t, t))
         for batch, own in zip(self.problem.batches, state.precision, strict=True):
             rows = np.asarray(batch.rows)
-            np.add.at(precision, (slice(None), rows[:, None], rows[None, :]), np.asarray(own))
+            np.add.at(precision, (slice(None), rows[:, None], rows[None, :]), np.asarray(own))  # type: ignore[arg-type]
         sites = Sites(precision, state.linear)  # type: ignore[arg-type]
-        return DenseState(state.prior, factor, sites, *state[5:])._replace(rate=np.maximum(state.rate, _SLOW))
+        return DenseState(state.prior, factor, sites, *state[5:])._replace(rate=jnp.maximum(state.rate, _SLOW))
 
     def advance(self, state: Any, schedule: Schedule) -> tuple[Any, StepTrace]:
         """Make the steps of a schedule."""

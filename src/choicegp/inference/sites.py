@@ -89,7 +89,9 @@ def neighbours(problem: Problem) -> Neighbours:
     first = np.searchsorted(found, np.arange(t) * t)
     width = int(np.max(np.diff(np.append(first, len(found)))))
     if width > t // _MOST_NEIGHBOURS:
-        return Neighbours(np.broadcast_to(np.arange(t, dtype=np.int32), (t, t)), tuple(map(np.int32, pairs)))
+        return Neighbours(
+            np.broadcast_to(np.arange(t, dtype=np.int32), (t, t)), tuple(own.astype(np.int32) for own in pairs)
+        )
     width = padded_size(width, 2)
     place = np.arange(len(found)) - first[found // t] + found // t * width
     columns = np.zeros(t * width, np.int32)
