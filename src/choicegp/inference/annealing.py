@@ -20,7 +20,6 @@ from choicegp.model.prior import UtilityPrior
 
 BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 _ATTEMPTS = 4  # at a block of steps
-_QUICK = 400  # objects up to which a block is made in one piece
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 
 Schedule = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -63,8 +62,7 @@ class AnnealedInference(ABC):
 
     def __init__(self, task: Task, grown: Sequence[Any] = ()) -> None:
         self.task, self.grown = task, grown
-        # Steps of many objects take seconds: the clock, and the bar, are looked at after each.
-        self.piece = BLOCK if len(task.problem.valid) <= _QUICK else 1
+        self.piece = BLOCK  # steps between two looks at the clock
 
     @abstractmethod
     def warm_state(self) -> Any:
@@ -155,7 +153,7 @@ class AnnealedInference(ABC):
             if not np.all(np.isfinite(traces[-1].objective)):
                 break
             say(n + self.piece, float(traces[-1].bound[-1]))
-            if self.task.watch.is_up:
+            if n + self.piece < BLOCK and self.task.watch.is_up:
                 break
         return state, StepTrace(*map(np.concatenate, zip(*traces, strict=True)))  # type: ignore[arg-type]
 

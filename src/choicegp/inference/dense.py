@@ -20,7 +20,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program
-from choicegp.inference.annealing import AnnealedInference, Course, Schedule, StepTrace
+from choicegp.inference.annealing import BLOCK, AnnealedInference, Course, Schedule, StepTrace
 from choicegp.inference.driver import Inferred, Learning, Task, Verdict, inferred_from_sites
 from choicegp.inference.expectation import SharedCovariance, expect, marginals, quasi_normals
 from choicegp.inference.posterior import (
@@ -43,6 +43,7 @@ LAPSE_PRIOR = (2.0, 20.0)
 """Beta prior of a learned lapse rate."""
 LOG_BOUNDS = (-8.0, 14.0)
 """Smallest and largest log hyperparameter, of every inference."""
+_QUICK = 400  # objects up to which a block of steps is made in one piece
 _RATE = 0.4  # of Adam, in log hyperparameters
 _DECAY, _EPSILON = (0.8, 0.95), 1e-3  # of Adam
 
@@ -238,6 +239,8 @@ class DenseInference(AnnealedInference):
 
     def __init__(self, task: Task, warm: tuple[Array, Array] | None = None, grown: Sequence[Start] = ()) -> None:
         super().__init__(task, grown)
+        # Steps of many objects take seconds: the clock, and the bar, are looked at after each.
+        self.piece = BLOCK if len(task.problem.valid) <= _QUICK else 1
         self.warm = warm
         normals = quasi_normals(task.problem, task.prior.n_utilities, N_POINTS, task.seed)
         self.problem, self.normals = jax.tree.map(jnp.asarray, (task.problem, normals))

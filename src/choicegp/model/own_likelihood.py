@@ -88,7 +88,7 @@ class Likelihood(ErrorModel):
         )
 
     def check_differences(self, n_utilities: int) -> None:
-        """Refuse a likelihood of the utilities themselves: inference knows those of a set up to a number."""
+        """Refuse a likelihood of the utilities themselves: inference knows the utilities of a set up to a number."""
         u = np.random.default_rng(0).normal(size=(n_utilities, 2))
         here, kept = np.array([True, True]), np.array([True, False])
         one, other = (float(self.log_prob(jnp.asarray(at), here, kept)) for at in (u, u + 1.0))

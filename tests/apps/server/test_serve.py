@@ -140,8 +140,8 @@ def lines_until(process, word):
     raise AssertionError(process.stderr.read())
 
 
-def ended(process):
-    process.send_signal(signal.SIGINT)
+def ended(process, by=signal.SIGINT):
+    process.send_signal(by)
     rest, problems = process.communicate(timeout=180)
     assert (process.returncode, problems) == (0, "")
     return rest
@@ -227,8 +227,10 @@ def test_two_servers_and_two_workers_over_one_database(table, tmp_path, postgres
         designed = prepared_of(queue.result("next", 1).content)
         assert designed.n_answers == 4
         assert len(store.answers()) == 4
-    for process in (*servers, *workers):
+    for process in servers:
         ended(process)
+    for process in workers:
+        ended(process, signal.SIGTERM)  # a shell that starts in the background lets its children ignore Ctrl-C
 
 
 def soon(found):
