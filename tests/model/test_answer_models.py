@@ -12,6 +12,8 @@ from scipy.special import ndtr
 from choicegp.model.error_models import DISCERNIBILITY, KEPT_BY, BestInOne, GaussianNoise, WithThreshold
 from choicegp.model.likelihood import FLOOR, subset_probabilities
 
+from .conftest import mean_derivatives
+
 QUICK = {"xla_backend_optimization_level": 0}
 N_SETS, N_SAMPLES = 12, 3
 THRESHOLD, IN_ONE, IN_ONE_OR_NONE = WithThreshold(), BestInOne(), BestInOne(threshold=True)
@@ -44,24 +46,7 @@ def in_logs(errors, u, present, chosen, lapse):
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
 def reference(errors, u, present, chosen, lapse):
-    """Mean over samples of value, gradient and negative Hessian (its block per utility), by JAX."""
-
-    def gradient_and_value(u):
-        # Sets and samples do not touch each other: the gradient of the sum has the gradient of each.
-        def total(u):
-            value = errors.log_likelihood(u, present[..., None], chosen[..., None], lapse)
-            return jnp.sum(value), value
-
-        return jax.grad(total, has_aux=True)(u)
-
-    def moved(direction):
-        return jax.jvp(gradient_and_value, (u,), (jnp.broadcast_to(direction[..., None, None], u.shape),), has_aux=True)
-
-    d, a = u.shape[:2]
-    directions = jnp.eye(d * a).reshape(-1, d, a)
-    gradient, hessian, value = jax.vmap(moved, out_axes=(None, 0, None))(directions)
-    parts = value, gradient, -jnp.einsum("ioip...->iop...", hessian.reshape(d, a, *u.shape))
-    return tuple(jnp.mean(part, axis=-1) for part in parts)
+    return mean_derivatives(lambda u: errors.log_likelihood(u, present[..., None], chosen[..., None], lapse), u)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK)

@@ -10,6 +10,8 @@ import pytest
 from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
 from choicegp.model.likelihood import log_likelihood
 
+from .conftest import mean_derivatives
+
 # These tests compile much and run little: no optimisation, and few shapes.
 QUICK = {"xla_backend_optimization_level": 0}
 N_SETS, N_SAMPLES = 12, 3
@@ -22,24 +24,7 @@ in_logs = jax.jit(log_likelihood, compiler_options=QUICK)
 
 @partial(jax.jit, compiler_options=QUICK)
 def reference(u, present, chosen, lapse):
-    """Mean over samples of value, gradient and negative Hessian (its block per utility), by JAX."""
-
-    def gradient_and_value(u):
-        # Sets and samples do not touch each other: the gradient of the sum has the gradient of each.
-        def total(u):
-            value = log_likelihood(u, present[..., None], chosen[..., None], lapse=lapse)
-            return jnp.sum(value), value
-
-        return jax.grad(total, has_aux=True)(u)
-
-    def moved(direction):
-        return jax.jvp(gradient_and_value, (u,), (jnp.broadcast_to(direction[..., None, None], u.shape),), has_aux=True)
-
-    d, a = u.shape[:2]
-    directions = jnp.eye(d * a).reshape(-1, d, a)
-    gradient, hessian, value = jax.vmap(moved, out_axes=(None, 0, None))(directions)
-    parts = value, gradient, -jnp.einsum("ioip...->iop...", hessian.reshape(d, a, *u.shape))
-    return tuple(jnp.mean(part, axis=-1) for part in parts)
+    return mean_derivatives(lambda u: log_likelihood(u, present[..., None], chosen[..., None], lapse=lapse), u)
 
 
 def some_sets(d, a, seed=0, single=False):
