@@ -61,6 +61,8 @@ class ChoiceSession:
     store : Store, path, URL or None
         Where answers are kept: a study, an SQLite file or a URL of PostgreSQL, from which a session resumes. None keeps
         them in memory.
+    db : path, URL or None
+        Another name for ``store``.
     participant : str, int or Participant
         Who answers. A new name is added to the study.
     set_size : int
@@ -68,8 +70,10 @@ class ChoiceSession:
     design : str
         How sets are chosen once there is a model; see `next_set`.
     model : ChoiceGP, optional
-        Its options are used for all fits. By default two utilities with a threshold, because "none of these" is always
-        an answer, and for speed without intervals and object effects.
+        Its options are used for all fits. By default two utilities, and for speed no intervals and object effects.
+    threshold : bool or "auto"
+        Of the default model: whether it knows of a threshold before "none of these" is first answered. A ``model`` has
+        its own.
     pooled : bool
         Whether one model learns from the answers of all participants; by default each has one of her own.
     max_seconds : float
@@ -101,10 +105,12 @@ class ChoiceSession:
         objects: "pd.DataFrame | None" = None,
         store: Store | str | os.PathLike[str] | None = None,
         *,
+        db: str | os.PathLike[str] | None = None,
         participant: Who = "me",
         set_size: int = 4,
         design: str = "information",
         model: "ChoiceGP | None" = None,
+        threshold: bool | str = True,
         pooled: bool = False,
         max_seconds: float = 2.0,
         random_state: int | None = 0,
@@ -114,8 +120,12 @@ class ChoiceSession:
         from choicegp.estimators.choice_gp import ChoiceGP
 
         check_one_of("design", design, HOW)
+        if db is not None:
+            if store is not None:
+                raise ChoiceGPError("store and db name the same thing: pass one of them")
+            store = db
         if model is None:
-            model = ChoiceGP(intervals="none", object_effects=False, threshold=True, random_state=random_state)
+            model = ChoiceGP(intervals="none", object_effects=False, threshold=threshold, random_state=random_state)
         if not isinstance(model, ChoiceGP):
             raise ChoiceGPError(f"model must be a ChoiceGP, not {kind_of(model)}")
         self._size, self._design = whole_number("set_size", set_size, 2), design
@@ -180,23 +190,30 @@ class ChoiceSession:
         self._request()
         return found
 
-    def tell(self, shown: Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None) -> Recorded:
-        """Record what was chosen of a set: the open question, or a set that was shown elsewhere.
+    def tell(
+        self, shown: Question | Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None
+    ) -> Recorded:
+        """Record what was chosen of a question, or of a set that was shown elsewhere.
 
-        Set and answer are recorded together or not at all. With a ``key`` of your own, the same answer sent again
-        counts once.
+        Set and answer are recorded together or not at all. The same answer to a question sent again counts once; so
+        does one to a set with a ``key`` of your own.
         """
+        if isinstance(shown, Question):
+            if key is not None:
+                raise ChoiceGPError("a question has a key of its own: leave key out")
+            return self.answer(shown, chosen)
         found = self.store.tell(self.participant, shown, chosen, key=key)
         self._request()
         return found
 
-    def none(self) -> Recorded:
-        """Answer the open question with "none of these"."""
-        return self.answer(self._open(), ())
+    def none(self, question: Question | str | None = None) -> Recorded:
+        """Answer a question, by default the open one, with "none of these"."""
+        return self.answer(self._open() if question is None else question, ())
 
-    def skip(self) -> Recorded:
-        """Answer the open question with "can't say", from which nothing is learned."""
-        return self.store.skip(self._open().key)
+    def skip(self, question: Question | str | None = None) -> Recorded:
+        """Answer a question, by default the open one, with "can't say", from which nothing is learned."""
+        skipped = self._open() if question is None else question
+        return self.store.skip(skipped.key if isinstance(skipped, Question) else skipped)
 
     def undo(self) -> Question:
         """Take the last answer or skip back; return its question, which is open again."""
@@ -213,6 +230,11 @@ class ChoiceSession:
     def data(self) -> "ChoiceData":
         """The answers that count."""
         return self.store.data(self._whose)
+
+    @property
+    def n_answers(self) -> int:
+        """Number of answers that count."""
+        return len(self.store.answers(self._whose))
 
     @property
     def model(self) -> "ChoiceGP | None":
