@@ -7,7 +7,7 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets
 
-QUICK = {"object_effects": False, "n_restarts": 1, "max_iter": 36, "progress": False}
+QUICK = {"object_effects": False, "intervals": "none", "n_restarts": 1, "max_iter": 36, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_nobody_is_named(halves, model):
 def test_questions_for_one_person_are_refused(model, halves):
     with pytest.raises(ChoiceGPError, match="knows one person"):
         model.diagnose()
-    pooled = ChoiceGP(2, intervals="none", **QUICK).fit(halves[0])
+    pooled = ChoiceGP(2, **QUICK).fit(halves[0])
     assert any("6 respondents were pooled" in note for note in pooled.fit_result_.notes)
     with pytest.raises(ChoiceGPError, match="models of many people"):
         pooled.adapt(halves[0])
@@ -225,6 +225,42 @@ def test_shares_are_the_mean_of_what_people_are_predicted_to_keep(model, study):
     np.testing.assert_allclose(model.shares({"one": [0, 3, 7]}, n_draws=600)["keep"], expected, atol=0.03)
     new = model.shares({"one": [0, 3, 7]}, n_draws=40, people="new")
     np.testing.assert_allclose(new["keep"], model.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
+
+
+@pytest.fixture(scope="module")
+def sampled(halves):
+    from choicegp.inference.respondents import sampling
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "N_WARM_UP", 6)
+        patch.setattr(sampling, "LOOKS", (16,))
+        return ChoiceGP(2, respondents="hierarchical", **QUICK | {"intervals": "auto"}).fit(halves[0])
+
+
+def test_people_are_sampled(sampled, model, halves, study):
+    assert sampled.intervals_.startswith("NUTS over the utilities of all people and hyperparameters: 128 draws")
+    _, test = halves
+    drawn, gaussian = (np.concatenate(one.predict_proba(test)) for one in (sampled, model))
+    assert np.corrcoef(drawn, gaussian)[0, 1] > 0.8
+    # Shares of draws that continue those of the chains are what predictions are, for known people and for new ones.
+    asked = ChoiceData.from_sets(study.data.X, [[0, 3, 7]] * 6, respondents=range(6))
+    expected = np.mean(sampled.predict_proba(asked), axis=0)
+    shares = sampled.shares({"one": [0, 3, 7]}, n_draws=640)
+    np.testing.assert_allclose(shares["keep"], expected, atol=0.03)
+    new = sampled.shares({"one": [0, 3, 7]}, n_draws=64, people="new")
+    np.testing.assert_allclose(new["keep"], sampled.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
+    # Draws know more than one setting of the hyperparameters: the population is less certain.
+    assert np.mean(sampled.utilities(test).sd) > np.mean(model.utilities(test).sd)
+
+
+def test_a_file_of_sampled_people_predicts_bit_for_bit_the_same(sampled, halves, tmp_path):
+    sampled.save(tmp_path / "study.cgp")
+    loaded = ChoiceGP.load(tmp_path / "study.cgp")
+    for one, other in zip(sampled.predict_proba(halves[1]), loaded.predict_proba(halves[1]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert loaded.intervals_ == sampled.intervals_
+    # What is learned later is Gaussian again, and says so.
+    assert "too narrow" in loaded.adapt(halves[1].take([0, 1])).intervals_
 
 
 def test_people_are_segmented(model):

@@ -1,14 +1,14 @@
 """The fit of many people together: from choice data that name their respondents to one record."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
 
 from choicegp.compute.progress import Clock, progress_report
-from choicegp.compute.threads import linear_algebra_for
+from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import FitOptions
@@ -16,7 +16,7 @@ from choicegp.fitting.record import FitResult, Fitted, drawn_seed_note, excess_n
 from choicegp.inference.driver import Learning, Task, Watch, run
 from choicegp.inference.problem import distinct_objects
 from choicegp.inference.respondents.course import InferredStudy, StudyInference
-from choicegp.inference.respondents.posterior import CrowdSites, StudyPosterior
+from choicegp.inference.respondents.posterior import CrowdSites, PeopleDraws, StudyPosterior
 from choicegp.inference.respondents.steps import Population
 from choicegp.inference.respondents.study import Answers, Known, Study, spread_points, studied
 from choicegp.inference.sites import Sites
@@ -28,11 +28,19 @@ _FIRST_PEOPLE = 24  # fitted from annealed starts, where there are clearly more
 _STARTS = 10  # of four, the best one was missed (28 nats of 461) on one of two seeds
 _PERSON_STARTS, _MANY_PEOPLE = 3, 200  # random starts of each person; of many people one
 _AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
-_ADAPTING_STEPS = 60
+_ADAPTING_STEPS, _ADAPTING_STARTS = 60, 3
 _WORDS = (
     "Gaussian utilities of each person and of the population, at the most probable hyperparameters: intervals are too "
     "narrow"
 )
+
+
+class _Fit(NamedTuple):
+    """A fit of all people: how it was asked for, what it learned from, and what it found."""
+
+    task: Task
+    study: Study
+    found: InferredStudy
 
 
 def fit_study(data: ChoiceData, options: FitOptions, first_prior: Any, clock: Clock) -> Fitted:
@@ -46,7 +54,7 @@ def fit_study(data: ChoiceData, options: FitOptions, first_prior: Any, clock: Cl
     numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
     X = (data.X - centre) / scale
     tried = [options.object_effects] if options.object_effects is not None else [False, True]
-    found: dict[bool, tuple[InferredStudy, Study]] = {}
+    fits: dict[bool, _Fit] = {}
     with progress_report(options.progress, options.method.n_steps) as report:
         for effects in tried:
             objects, answers = _gathered(data, X, numbers, people, options.errors, effects=bool(effects))
@@ -61,12 +69,14 @@ def fit_study(data: ChoiceData, options: FitOptions, first_prior: Any, clock: Cl
             task = Task(
                 prior, None, learning, Watch(clock, report), options.n_restarts or _STARTS,  # type: ignore[arg-type]
                 options.method.n_steps, options.tol, options.lapse, options.random_state,
+                n_threads(options.n_jobs, len(objects.X)),
             )  # fmt: skip
             alone = options.respondents == "individual"
-            found[bool(effects)] = _inferred(task, objects, answers, len(ids), alone=alone)
-    effects = max(found, key=lambda effects: found[effects][0].elbo + (_AGAINST_EFFECTS if effects else 0.0))
-    best, study = found[effects]
-    posterior = _posterior(best, study, ids)
+            fits[bool(effects)] = _inferred(task, objects, answers, len(ids), alone=alone)
+        effects = max(fits, key=lambda effects: fits[effects].found.elbo + (_AGAINST_EFFECTS if effects else 0.0))
+        task, study, best = fits[effects]
+        draws, words = _sampled(task, study, best) if options.intervals else (None, _WORDS)
+    posterior = _posterior(best, study, ids)._replace(draws=draws)
     population = posterior.population()
     notes = notes_on(data, np.asarray(study.objects.X), np.asarray(population.mean))
     notes += excess_note(data, options.errors, options.n_utilities)
@@ -75,10 +85,20 @@ def fit_study(data: ChoiceData, options: FitOptions, first_prior: Any, clock: Cl
     if options.drawn_seed:
         notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(
-        best.status, best.message, len(best.trace), clock.seconds, best.trace, notes, best.n_annealing, _WORDS,
+        best.status, best.message, len(best.trace), clock.seconds, best.trace, notes, best.n_annealing, words,
         out_of_time=best.status == "stopped" and clock.is_up,
     )  # fmt: skip
     return Fitted(population, best.elbo, result, centre, scale, codes, options.errors, data, posterior)
+
+
+def _sampled(task: Task, study: Study, found: InferredStudy) -> tuple[PeopleDraws | None, str]:
+    """Sample what was fitted; also say in words what makes the intervals."""
+    # A sampler takes time to import, which a fit without intervals need not wait for.
+    from choicegp.inference.respondents.sampling import with_draws
+
+    with linear_algebra_for(len(found.population.mean)):
+        draws, words = with_draws(task, study, found)
+    return draws, words if draws is not None else f"{_WORDS} ({words})"
 
 
 def numbered_respondents(data: ChoiceData) -> tuple[np.ndarray, tuple]:
@@ -103,24 +123,22 @@ def _gathered(
     return objects, Answers(data, local, people, len(kept), errors)
 
 
-def _inferred(
-    task: Task, objects: Objects, answers: Answers, n_people: int, *, alone: bool
-) -> tuple[InferredStudy, Study]:
+def _inferred(task: Task, objects: Objects, answers: Answers, n_people: int, *, alone: bool) -> _Fit:
     """Fit some people from annealed starts, then everyone from there."""
     # Of people who have nothing in common there is no population to represent.
     points = spread_points(objects, 1 if alone else MOST_POINTS, task.seed)
     p, d = task.prior.n_parts, task.prior.n_utilities
-    study = studied(objects, points, answers, n_people, p, d)
+    study = studied(objects, points, answers, n_people, d)
     if not study.n_sets:
         raise ChoiceGPError("no set has two objects or more: there is nothing to learn from")
     before = None
     with linear_algebra_for(p * len(points.X)):
         if n_people > 1.5 * _FIRST_PEOPLE and not alone:
             some = np.random.default_rng([task.seed, 19]).permutation(n_people)[:_FIRST_PEOPLE]
-            first = _infer(StudyInference(task, studied(objects, points, _of(answers, some), len(some), p, d)))
+            first = _infer(StudyInference(task, studied(objects, points, _of(answers, some), len(some), d)))
             before = first.prior, first.population
         n_restarts = _PERSON_STARTS if n_people <= _MANY_PEOPLE else 1
-        return _infer(StudyInference(task, study, before, alone=alone, n_restarts=n_restarts)), study
+        return _Fit(task, study, _infer(StudyInference(task, study, before, alone=alone, n_restarts=n_restarts)))
 
 
 def _infer(inference: StudyInference) -> InferredStudy:
@@ -157,13 +175,13 @@ def adapted(fitted: Fitted, data: ChoiceData, options: FitOptions, clock: Clock)
     X = (theirs.X - fitted.centre) / fitted.scale
     objects, answers = _gathered(theirs, X, numbers, people, options.errors, effects=fitted.has_effects)
     known = known_without(before, ids)
-    p, d = before.prior.n_parts, before.prior.n_utilities
-    study = studied(objects, before.points, answers, len(ids), p, d, roomy=True)._replace(known=known)
-    found = _learned(before, study, options.tol, options.random_state, clock)
+    d = before.prior.n_utilities
+    study = studied(objects, before.points, answers, len(ids), d, roomy=True)._replace(known=known)
+    found = _learned(before, study, options.tol, options.random_state, clock, _ADAPTING_STARTS)
     posterior = _joined(before, _posterior(found, study, ids))
     note = f"{len(ids)} respondents were learned later, by adapt: {found.status} ({found.message})"
     later = fitted._replace(posterior=posterior.population(), codes=codes, data=whole, study=posterior)
-    return later.noted(note)
+    return later._replace(result=later.result._replace(intervals=_WORDS)).noted(note)
 
 
 def _with_own_ids(data: ChoiceData, known: ChoiceData) -> ChoiceData:
@@ -183,7 +201,9 @@ def _with_own_ids(data: ChoiceData, known: ChoiceData) -> ChoiceData:
     return replace(data, object_ids=np.array(renamed))
 
 
-def _learned(before: StudyPosterior, study: Study, tol: float, seed: int, clock: Clock) -> InferredStudy:
+def _learned(
+    before: StudyPosterior, study: Study, tol: float, seed: int, clock: Clock, n_restarts: int = 0
+) -> InferredStudy:
     """Learn what people say, given what is known about the population; the hyperparameters stay."""
     assert study.known is not None
     learning = Learning(None, learn_lapse=False, learn_prior=False)
@@ -193,7 +213,7 @@ def _learned(before: StudyPosterior, study: Study, tol: float, seed: int, clock:
     )  # fmt: skip
     with linear_algebra_for(len(before.mean)):
         start = before.prior, population_of(study.known)
-        return _infer(StudyInference(task, study, start, alone=before.prior.alone))
+        return _infer(StudyInference(task, study, start, alone=before.prior.alone, n_restarts=n_restarts))
 
 
 def learned_by(fitted: Fitted, data: ChoiceData, known: Known, left_out: int) -> StudyPosterior:
@@ -204,7 +224,7 @@ def learned_by(fitted: Fitted, data: ChoiceData, known: Known, left_out: int) ->
     people, ids = numbered_respondents(data)
     X = (data.X - fitted.centre) / fitted.scale
     objects, answers = _gathered(data, X, numbers, people, fitted.errors, effects=fitted.has_effects)
-    study = studied(objects, before.points, answers, 1, before.prior.n_parts, before.prior.n_utilities)
+    study = studied(objects, before.points, answers, 1, before.prior.n_utilities)
     # Weighted with zero, not taken away: the shapes, and so the programs, stay.
     crowds = tuple(
         crowd._replace(sets=tuple(

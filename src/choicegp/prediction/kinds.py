@@ -52,7 +52,8 @@ def _of_people(
     for crowd in np.unique(places[:, 0]).tolist():
         mine = places[:, 0] == crowd
         known, own = np.unique(np.maximum(places[mine, 1], 0), return_inverse=True)
-        posterior = jax.tree.map(jnp.asarray, study.of_crowd(crowd, known))
+        of_crowd = study.of_crowd if study.draws is None else study.drawn_crowd
+        posterior = jax.tree.map(jnp.asarray, of_crowd(crowd, known))
         person = np.zeros(len(data), int)
         person[mine] = own.ravel()
         for kind in ("keep", "best", "worst"):

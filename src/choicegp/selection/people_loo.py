@@ -37,8 +37,10 @@ class PeopleDiagnostics(NamedTuple):
 
 def people_scores(fitted: Fitted, by: str, clock: Clock) -> tuple[np.ndarray, PeopleDiagnostics]:
     """Return the log score of each set without it, or without its person; the caller sets precision and device."""
-    study, data = fitted.study, fitted.data
-    assert study is not None
+    assert fitted.study is not None
+    # What is left out is taken out of the Gaussian posterior: draws have no sites.
+    study, data = fitted.study._replace(draws=None), fitted.data
+    fitted = fitted._replace(study=study)
     result = np.zeros(len(data))
     for respondent, sets in _sets_of_people(study, data):
         if clock.is_up:

@@ -238,8 +238,10 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
     version = 4 if posterior.draws is not None else 3 if "Warped" in str(structure) else 1
     version = 6 if "Mapped" in str(structure) else version
     other = fitted.errors.name in KEPT_BY and fitted.errors != DISCERNIBILITY
+    if fitted.study is not None:
+        version = 6 if fitted.study.draws is None else 7
     page = {
-        "version": 6 if fitted.study is not None else max(5, version) if other or data.kinds is not None else version,
+        "version": max(5, version) if other or data.kinds is not None else version,
         "kernel": structure, "shared": posterior.prior.shared, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
         "fit": _packed_result(fitted.result), "known_ids": plain_ids(fitted.codes),
     }  # fmt: skip
@@ -348,7 +350,7 @@ def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
 
 _PAIRS = Format(1, _pack_pairs, _unpack_pairs)
 FORMATS = {
-    "choicegp-model": Format(6, _pack, _unpack),
+    "choicegp-model": Format(7, _pack, _unpack),
     _BEST_OBJECT: Format(6, _pack, _unpack),
     "choicegp-PreferenceGP": _PAIRS,
     "choicegp-GeneralPreferenceGP": _PAIRS,
