@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets
@@ -261,6 +262,44 @@ def test_a_file_of_sampled_people_predicts_bit_for_bit_the_same(sampled, halves,
     assert loaded.intervals_ == sampled.intervals_
     # What is learned later is Gaussian again, and says so.
     assert "too narrow" in loaded.adapt(halves[1].take([0, 1])).intervals_
+
+
+@pytest.fixture(scope="module")
+def segments():
+    """Return a model of people of two segments: the young keep what is large, the old what is small."""
+    rng = np.random.default_rng(0)
+    X, people = np.linspace(-2, 2, 12)[:, None], np.repeat(np.arange(12), 4)
+    shown = [rng.choice(12, 3, replace=False) for _ in people]
+    sign = np.where(np.arange(12) % 2, -1.0, 1.0)
+    chosen = [[rows[np.argmax(X[rows, 0] * sign[person])]] for rows, person in zip(shown, people, strict=True)]
+    known = pd.DataFrame({"segment": np.where(sign > 0, "young", "old")}, index=range(12))
+    data = ChoiceData.from_sets(X, shown, chosen, respondents=people).with_covariates(known)
+    return ChoiceGP(1, respondents="hierarchical", **QUICK).fit(data)
+
+
+def test_new_people_are_as_those_who_are_alike(segments, tmp_path):
+    X = segments.data_.X
+    known = pd.DataFrame({"segment": ["young", "old"]}, index=["ann", "bo"])
+    asked = ChoiceData.from_sets(X, [[0, 11]] * 2, respondents=["ann", "bo"]).with_covariates(known)
+    with pytest.warns(UserWarning, match="not known"):
+        young, old = segments.predict_proba(asked)
+    assert young[1] > 0.9
+    assert old[0] > 0.9
+    # Nothing is known about the segment of a person without covariates: she is average.
+    average = segments.predict_proba(ChoiceData.from_sets(X, [[0, 11]]))[0]
+    assert 0.3 < average[0] < 0.7
+    # The population at large has the respondents' covariates: each object is kept by one segment.
+    shares = segments.shares({"both": [0, 11]}, people="new", n_draws=20)
+    assert np.all((shares["keep"] > 0.35) & (shares["keep"] < 0.65))
+    segments.save(tmp_path / "segments.cgp")
+    loaded = ChoiceGP.load(tmp_path / "segments.cgp")
+    with pytest.warns(UserWarning, match="not known"):
+        np.testing.assert_array_equal(loaded.predict_proba(asked)[0], young)
+    answers = ChoiceData.from_sets(X, [[0, 11], [3, 9]], [[0], [3]], respondents=["ann", "ann"])
+    with pytest.raises(ChoiceGPError, match="no covariates of the respondents 'ann'"):
+        loaded.adapt(answers)
+    adapted = loaded.adapt(answers.with_covariates(known))
+    assert adapted.predict_proba(asked.take([0]))[0][0] > 0.5
 
 
 def test_people_are_segmented(model):

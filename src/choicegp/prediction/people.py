@@ -6,7 +6,6 @@ import numpy as np
 from jax import Array
 
 from choicegp.compute.programs import program
-from choicegp.data.packing import padded_size
 from choicegp.fitting.record import Fitted
 from choicegp.inference.respondents.personal import PersonalDraws, PersonalPosterior
 from choicegp.inference.respondents.posterior import NEW, StudyPosterior
@@ -36,11 +35,8 @@ def utilities_of_people(
     places = study.places_of(people)
     for crowd in np.unique(places[:, 0]).tolist():
         mine = np.flatnonzero(places[:, 0] == crowd)
-        # New people are alike in what is known of them, and differ in every draw.
-        posterior = study.of_crowd(crowd, None if crowd == NEW else places[mine, 1])
-        if crowd == NEW:
-            repeat = np.zeros(len(mine), int)
-            posterior = posterior.taken(repeat)
+        # New people differ in every draw.
+        posterior = study.of_crowd(crowd, *_who(study, crowd, places[mine, 1], rng))
         normals = rng.normal(size=(len(posterior.gain), n_draws, order))
         drawn = np.asarray(_drawn(jax.tree.map(jnp.asarray, posterior), objects, population, normals))
         result[:, mine] = np.swapaxes(drawn[: len(mine)], 0, 1)
@@ -62,9 +58,7 @@ def _continued(
     places = study.places_of(people)
     for crowd in np.unique(places[:, 0]).tolist():
         mine = np.flatnonzero(places[:, 0] == crowd)
-        whole = study.drawn_crowd(crowd, None if crowd == NEW else places[mine, 1])
-        if crowd == NEW:
-            whole = whole.repeated(padded_size(len(mine), 0))
+        whole = study.drawn_crowd(crowd, *_who(study, crowd, places[mine, 1], rng))
         for number, h in enumerate(used):
             one = whole.of_setting(h, picked[number])
             normals = rng.normal(size=(len(one.own), k, d * len(objects.X)))
@@ -72,6 +66,15 @@ def _continued(
             result[number][:, mine] = np.swapaxes(drawn[: len(mine)], 0, 1)
     order = rng.permutation(len(used) * k)[:n_draws]
     return result.reshape(len(used) * k, *result.shape[2:])[order]
+
+
+def _who(
+    study: StudyPosterior, crowd: int, places: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the places of known people, or the covariates of new ones, which are like those of respondents."""
+    if crowd != NEW:
+        return places, None
+    return None, study.covariates_of(rng.integers(len(study.ids), size=len(places)))
 
 
 @program

@@ -14,6 +14,15 @@ from choicegp.inference.respondents.blocks import jittered_root, leads, own_betw
 from choicegp.model.prior import Objects
 from choicegp.model.respondents import StudyPrior
 
+_LEFT_JITTER = 1e-7  # of the variance of a person's own part
+
+
+def _seen_by(own: Objects, objects: Objects) -> Objects:
+    """Return objects as a person sees them, from one of whose own the covariates are taken, where there are some."""
+    c = objects.X.shape[-1]
+    covariates = jnp.broadcast_to(own.X[:1, c:], (len(objects.X), own.X.shape[-1] - c))
+    return Objects(jnp.concatenate([objects.X, covariates], axis=1), objects.codes)
+
 
 class PersonalPosterior(eqx.Module):
     """Posterior of the utilities of R people, each with n objects of her own, at any objects.
@@ -42,13 +51,6 @@ class PersonalPosterior(eqx.Module):
     def n_sampled(self) -> int:
         """Number of independent normals for each object of a set: its utilities are sampled together."""
         return self.n_utilities
-
-    def taken(self, people: np.ndarray) -> "PersonalPosterior":
-        """Return the posterior of these people, given by their places; one may come several times."""
-        own = Objects(self.objects.X[people], self.objects.codes[people])
-        return PersonalPosterior(
-            self.prior, self.points, self.mean, self.root, own, self.gain[people], self.pulled[people], self.lapse
-        )
 
     def moments(self, people: Array, objects: Objects) -> tuple[Array, Array]:
         """Return means (d, a, m) and covariances (d, d, a, a, m) of the sets of people (m,), at objects (a, m)."""
@@ -99,6 +101,7 @@ class PersonalPosterior(eqx.Module):
         """
         prior, gain, pulled = self.prior, self.gain[person], self.pulled[person]
         own = Objects(self.objects.X[person], self.objects.codes[person])
+        objects = _seen_by(own, objects)
         both = Objects(jnp.concatenate([objects.X, own.X]), jnp.concatenate([objects.codes, own.codes]))
         lead = leads(prior, roots, self.points, both)
         a, d = len(objects.X), prior.n_utilities
@@ -122,6 +125,7 @@ class Continued(NamedTuple):
 
     mean: Array  # (S, d, n)
     left: Array  # (d, n, d, n) covariance of what no draw knows
+    size: Array  # mean variance of what is her own
 
 
 class PersonalDraws(eqx.Module):
@@ -163,14 +167,6 @@ class PersonalDraws(eqx.Module):
         population, own = self.population[[h]][:, draws], self.own[:, [h]][:, :, draws]
         return PersonalDraws(prior, self.points, population, self.objects, own, self.known, self.lapse)
 
-    def repeated(self, n: int) -> "PersonalDraws":
-        """Return n people who are all as the first one."""
-        first = np.zeros(n, int)
-        objects = Objects(self.objects.X[first], self.objects.codes[first])
-        return PersonalDraws(
-            self.prior, self.points, self.population, objects, self.own[first], self.known[first], self.lapse
-        )
-
     def in_sets(self, people: Array, objects: Objects) -> tuple[Array, Array]:
         """Return means (H, d, a, m, S) and covariances (H, d, d, a, a, m) for sets of people (m,) at objects (a, m)."""
         X, codes = jnp.swapaxes(objects.X, 0, 1), jnp.swapaxes(objects.codes, 0, 1)
@@ -192,8 +188,9 @@ class PersonalDraws(eqx.Module):
 
         def of_person(args: tuple[Array, Array]) -> Array:
             person, standard = args
-            mean, left = one.continued(person, objects)
-            root = jittered_root(left.reshape(1, d * n, d * n), 1e-9)[0]
+            mean, left, size = one.continued(person, objects)
+            # Of objects that she saw nothing is left but rounding errors, of the size of the prior's variance.
+            root = jnp.linalg.cholesky(left.reshape(d * n, d * n) + _LEFT_JITTER * size * jnp.eye(d * n))
             return jnp.swapaxes(mean + (standard @ root.T).reshape(-1, d, n), 1, 2)
 
         return jax.lax.map(of_person, (jnp.arange(len(normals)), normals), batch_size=16)
@@ -226,6 +223,7 @@ class _OneSetting(NamedTuple):
     def continued(self, person: Array, objects: Objects) -> Continued:
         prior, d, a = self.prior, self.prior.n_utilities, len(objects.X)
         own = Objects(self.objects.X[person], self.objects.codes[person])
+        objects = _seen_by(own, objects)
         both = Objects(jnp.concatenate([objects.X, own.X]), jnp.concatenate([objects.codes, own.codes]))
         lead = leads(prior, self.roots, self.points, both)
         here, there = lead[..., :a], lead[..., a:]
@@ -234,7 +232,8 @@ class _OneSetting(NamedTuple):
         taken = solve_triangular(self.factors[person], beside.T, lower=True)
         mean = led(prior, here, self.population).T + self.dual[person] @ beside.T
         left = alone - taken.T @ taken
-        return Continued(mean.reshape(-1, d, a), (0.5 * (left + left.T)).reshape(d, a, d, a))
+        size = jnp.trace(alone) / len(alone)
+        return Continued(mean.reshape(-1, d, a), (0.5 * (left + left.T)).reshape(d, a, d, a), size)
 
 
 AnyPosterior = Posterior | PersonalPosterior | PersonalDraws

@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 
 from choicegp.compute.programs import program
+from choicegp.data.covariates import CovariateCoding
 from choicegp.data.packing import padded_size
 from choicegp.inference.posterior import N_GAUSSIAN, Draws, Posterior
 from choicegp.inference.respondents.blocks import (
@@ -64,6 +65,8 @@ class StudyPosterior(NamedTuple):
     lapse : ndarray or None
     draws : PeopleDraws or None
         What predictions use, where people were sampled.
+    covariates : CovariateCoding or None
+        How covariates of people become the last features of the objects that they see.
     """
 
     prior: StudyPrior
@@ -75,6 +78,7 @@ class StudyPosterior(NamedTuple):
     ids: tuple
     lapse: Any = None
     draws: PeopleDraws | None = None
+    covariates: CovariateCoding | None = None
 
     def numbers(self, respondents: Any) -> np.ndarray:
         """Return the numbers of respondents; `NEW` for those who did not answer."""
@@ -88,18 +92,43 @@ class StudyPosterior(NamedTuple):
             result[crowd.people] = np.column_stack([np.full(len(crowd.people), number), np.arange(len(crowd.people))])
         return result[people]
 
-    def of_crowd(self, number: int, places: np.ndarray | None = None) -> "PersonalPosterior":
-        """Return the posterior of the people of a crowd, or of those at some places; of new people for `NEW`."""
+    def covariates_of(self, people: np.ndarray) -> np.ndarray:
+        """Return the covariates (n, q) of people by their numbers, as the model has them."""
+        q = 0 if self.covariates is None else len(self.covariates.mean)
+        result = np.zeros((len(self.ids), q))
+        for crowd in self.crowds:
+            result[crowd.people] = self.objects.X[crowd.rows[:, 0], self.objects.X.shape[1] - q :]
+        return result[people]
+
+    def new_people(self, covariates: np.ndarray | None) -> Objects:
+        """Return one object, (R, 1, c), for each of some new people with these covariates (R, q).
+
+        It says who they are, and nothing else.  By default there is one, who is average.
+        """
+        q = 0 if self.covariates is None else len(self.covariates.mean)
+        covariates = np.zeros((1, q)) if covariates is None else covariates
+        n = padded_size(len(covariates), 0)
+        first = np.tile(self.objects.X[0, : self.objects.X.shape[1] - q], (n, 1))
+        X = np.column_stack([first, np.pad(covariates, ((0, n - len(covariates)), (0, 0)), mode="edge")])
+        return Objects(X[:, None], np.tile(self.objects.codes[:1], (n, 1)))
+
+    def of_crowd(
+        self, number: int, places: np.ndarray | None = None, covariates: np.ndarray | None = None
+    ) -> "PersonalPosterior":
+        """Return the posterior of the people of a crowd, or of those at some places.
+
+        For `NEW`, of new people, for whom see `new_people`.
+        """
         if number == NEW:
-            d = self.prior.n_utilities
-            rows, sites = np.zeros((1, 1), int), Sites(np.zeros((1, d, 1, 1)), np.zeros((1, d, 1)))  # type: ignore[arg-type]
+            own, d = self.new_people(covariates), self.prior.n_utilities
+            sites = Sites(np.zeros((len(own.codes), d, 1, 1)), np.zeros((len(own.codes), d, 1)))  # type: ignore[arg-type]
         else:
             _, rows, sites = self.crowds[number]
             if places is not None:
                 # Rounded up to a power of two by repeating the last: other numbers of people need no other programs.
                 places = np.pad(places, (0, padded_size(len(places), 0) - len(places)), mode="edge")
                 rows, sites = rows[places], Sites(sites.precision[places], sites.linear[places])
-        own = Objects(self.objects.X[rows], self.objects.codes[rows])
+            own = Objects(self.objects.X[rows], self.objects.codes[rows])
         gain, pulled = (np.asarray(part) for part in _person_gains(self.prior, self.points, own, sites))
         return PersonalPosterior(self.prior, self.points, self.mean, self.root, own, gain, pulled, self.lapse)  # type: ignore[arg-type]
 
@@ -114,19 +143,22 @@ class StudyPosterior(NamedTuple):
         precision, linear = _person_says(self.prior, self.points, own, sites)
         return np.asarray(precision), np.asarray(linear)
 
-    def drawn_crowd(self, number: int, places: np.ndarray | None = None) -> "PersonalDraws":
+    def drawn_crowd(
+        self, number: int, places: np.ndarray | None = None, covariates: np.ndarray | None = None
+    ) -> "PersonalDraws":
         """Do as `of_crowd` does, with draws."""
         draws = self.draws
         assert draws is not None
         if number == NEW:
-            h, s = draws.population.shape[:2]
-            rows, own = np.zeros((1, 1), int), np.zeros((1, h, s, self.prior.n_utilities), np.float32)
+            objects = self.new_people(covariates)
+            own = np.zeros((len(objects.codes), *draws.population.shape[:2], self.prior.n_utilities), np.float32)
         else:
             rows, own = self.crowds[number].rows, draws.people[number]
             if places is not None:
                 places = np.pad(places, (0, padded_size(len(places), 0) - len(places)), mode="edge")
                 rows, own = rows[places], own[places]
-        objects, known = Objects(self.objects.X[rows], self.objects.codes[rows]), np.full(len(rows), number != NEW)
+            objects = Objects(self.objects.X[rows], self.objects.codes[rows])
+        known = np.full(len(objects.codes), number != NEW)
         return PersonalDraws(draws.prior, self.points, draws.population, objects, own, known, self.lapse)  # type: ignore[arg-type]
 
     def population(self, seed: int = 0) -> Posterior:

@@ -39,7 +39,7 @@ from choicegp.model.respondents import StudyPrior
 N_CHAINS = 2
 N_WARM_UP = 10
 """Blocks of steps before draws are kept."""
-LOOKS = (32, 64)
+LOOKS = (32,)
 """Numbers of blocks after which chains may have mixed; after the last of them they end."""
 N_SETTINGS = 64
 """Draws that predictions use, each with hyperparameters of its own; a power of two."""

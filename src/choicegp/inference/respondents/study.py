@@ -85,7 +85,7 @@ class Answers(NamedTuple):
     """Choices in the form in which they are gathered by person."""
 
     data: ChoiceData
-    local: np.ndarray  # row of the study's objects of every row of the data's table
+    shown: np.ndarray  # row of the study's objects of every shown object, aligned with the data's ``flat_shown``
     people: np.ndarray  # number of the person of each set
     threshold: int  # row of the threshold
     errors: ErrorModel
@@ -138,7 +138,7 @@ def _tables(rows: np.ndarray, n_objects: int, fineness: int) -> tuple[np.ndarray
 def _seen(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
     """Return each person and object that she saw, once, in the order of people."""
     sizes = np.diff(answers.data.offsets)
-    owners, rows = np.repeat(answers.people, sizes), answers.local[answers.data.flat_shown]
+    owners, rows = np.repeat(answers.people, sizes), answers.shown
     if answers.errors.has_threshold:
         everyone = np.unique(answers.people)
         owners = np.concatenate([owners, everyone])
@@ -178,7 +178,7 @@ def _batch(
     assert data.flat_chosen is not None
     places, present = padded_places(data.offsets, np.where(is_set, flat, sets[0]), a, data.flat_chosen)
     chosen = data.flat_chosen[places] & present & is_set[:, None]
-    seen = answers.local[data.flat_shown[places]]
+    seen = answers.shown[places]
     present = present & is_set[:, None]
     if errors.has_threshold:
         seen, present, chosen = with_threshold(seen, present, chosen, answers.threshold)
