@@ -39,13 +39,12 @@ from choicegp.model.respondents import StudyPrior
 N_CHAINS = 2
 N_WARM_UP = 10
 """Blocks of steps before draws are kept."""
-LOOKS = (32,)
+LOOKS = (16, 32)
 """Numbers of blocks after which chains may have mixed; after the last of them they end."""
 N_SETTINGS = 64
 """Draws that predictions use, each with hyperparameters of its own; a power of two."""
-MOST_NUMBERS = 40_000
-"""Utilities of all people at their objects, up to which they are sampled."""
-MOST_OBJECTS = 400
+_MOST_WORK = 4e7  # cubes of the numbers of utilities of each person, in all: 40 people with 10 sets of 4 have 9e6
+_MOST_OBJECTS = 400  # of which all tables are made
 SAMPLED = "NUTS over the utilities of all people and hyperparameters"
 
 
@@ -181,10 +180,10 @@ def _drawn(position: Position, model: StudyChainModel) -> tuple[StudyPrior, Arra
 
 def with_draws(task: Task, study: Study, found: InferredStudy) -> tuple[PeopleDraws | None, str]:
     """Sample a study where it is small enough; also say in words what made the draws, or why there are none."""
-    at_objects = sum(int(np.sum(crowd.people >= 0)) * crowd.rows.shape[2] for crowd in study.crowds)
-    numbers = found.prior.n_utilities * at_objects
-    if numbers > MOST_NUMBERS or len(study.objects.X) > MOST_OBJECTS:
-        return None, f"{numbers} utilities of people are too many to be sampled"
+    d = found.prior.n_utilities
+    work = sum(int(np.sum(crowd.people >= 0)) * (d * crowd.rows.shape[2]) ** 3 for crowd in study.crowds)
+    if work > _MOST_WORK or len(study.objects.X) > _MOST_OBJECTS:
+        return None, "there are too many people or objects to sample their utilities"
     sampling = StudySampling(task, study, found)
     state, verdict = run(sampling)
     if not state.blocks:
