@@ -51,7 +51,7 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True)
     n_draws, n_warm_up = n_steps(inference)
     inference = inference.of_length(n_draws, n_warm_up)
-    state, verdict = run(inference)
+    state, verdict = run(inference, task.watch.keeper)
     if state.n_warmed < n_warm_up:
         return _mixed(task, before)
     found = inference.conclude(state, verdict)
