@@ -33,6 +33,15 @@ def plot_shares(shares: pd.DataFrame) -> NDArray[Any]:
     Returns
     -------
     array of Axes (n_assortments,)
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> keep = {"keep": [0.5, 0.8], "keep_low": [0.4, 0.7], "keep_high": [0.6, 0.9]}
+    >>> take = {"take": [0.3, 0.7], "take_low": [0.2, 0.6], "take_high": [0.4, 0.8]}
+    >>> shares = pd.DataFrame({"assortment": "today", "object": ["Alder", "Dune"], **keep, **take})
+    >>> [ax.get_title() for ax in plots.plot_shares(shares)]
+    ['today']
     """
     _check(shares, "shares", "assortment", "object", "keep", "take")
     groups = list(shares.groupby("assortment", sort=False))
@@ -65,6 +74,15 @@ def plot_what_if(changes: pd.DataFrame) -> NDArray[Any]:
     -------
     array of Axes (2,)
         Of the shares who keep each object, and who take it.
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> one = {"before": 0.5, "difference": -0.2, "difference_low": -0.3, "difference_high": -0.1}
+    >>> both = {f"{share}_{name}": [value] for share in ("keep", "take") for name, value in one.items()}
+    >>> changes = pd.DataFrame({"object": ["Alder"], **both})
+    >>> [ax.get_xlabel() for ax in plots.plot_what_if(changes)]
+    ['share who keep it, from 0 to 1', 'share who take it, from 0 to 1']
     """
     _check(changes, "what_if", "object", "keep_before", "keep_difference", "take_before", "take_difference")
     figure = new_figure(8.4, 1.7 + 0.36 * len(changes))
@@ -98,6 +116,15 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> names = {"changed": list("AABB"), "object": list("ABAB"), "kind": ["own", "cross", "cross", "own"]}
+    >>> keep = {"keep": [-1.2, 0.4, 0.3, -0.8], "keep_low": [-1.5, 0.2, -0.1, -1.1]}
+    >>> found = pd.DataFrame({**names, **keep, "keep_high": [-0.9, 0.6, 0.7, -0.5], "take": 0.0})
+    >>> plots.plot_elasticities(found).get_ylabel()
+    'one percent more for this object'
     """
     _check(elasticities, "elasticities", "changed", "object", "kind", "keep", "take")
     if share not in ("keep", "take"):
@@ -136,6 +163,13 @@ def plot_worth(worth: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axes":
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> worth = {"object": ["Alder"], "worth": [120.0], "worth_low": [80.0], "worth_high": [170.0], "no_price": [0.0]}
+    >>> plots.plot_worth(pd.DataFrame(worth)).get_title()
+    'What the change is worth, with 95% intervals'
     """
     _check(worth, "worth", "object", "worth", "worth_low", "worth_high", "no_price")
     ax = ax or new_axes(6.6, 1.4 + 0.36 * len(worth))
@@ -163,6 +197,14 @@ def plot_diversion(diversion: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axe
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> ends = {"diverted_low": 0.2, "diverted_high": 0.8, "instead_low": 0.1, "instead_high": 0.9}
+    >>> diversion = pd.DataFrame({"object": ["Alder", "Dune"], "diverted": [0.6, 0.4], "instead": [0.7, 0.3], **ends})
+    >>> plots.plot_diversion(diversion).get_xlabel()
+    'share of people, from 0 to 1'
     """
     _check(diversion, "diversion", "object", "diverted", "instead")
     ax = ax or new_axes(7.4, 1.4 + 0.4 * len(diversion))
@@ -189,6 +231,16 @@ def plot_segments(segments: "Segments") -> NDArray[Any]:
     Returns
     -------
     array of Axes (k,)
+
+    Examples
+    --------
+    >>> from choicegp import Segments, plots
+    >>> one = {"difference": [0.2, -0.2], "difference_low": [0.1, -0.3], "difference_high": [0.3, -0.1]}
+    >>> differences = pd.DataFrame({"segment": [1, 2], "feature": "price", **one})
+    >>> table = pd.DataFrame({"segment": [1, 2], "share": [0.6, 0.4]})
+    >>> found = Segments(table, pd.DataFrame(), differences, 0.9)
+    >>> [ax.get_title() for ax in plots.plot_segments(found)]
+    ['segment 1 (60% of people)', 'segment 2 (40% of people)']
     """
     if not hasattr(segments, "differences"):
         raise ChoiceGPError(f"pass what model.segments returns; got {kind_of(segments)}")

@@ -57,11 +57,11 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
 
     Examples
     --------
-    >>> from choicegp import ChoiceGP, datasets
-    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
-    >>> model = ChoiceGP(n_utilities=2, intervals="none", n_restarts=1, max_iter=40).fit(data)
-    >>> plot_utilities(model).get_xlabel()
-    'x'
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> plots.plot_utilities(model).get_xlabel()
+    'x0'
     """
     _check_fitted(model)
     name = _feature(model, feature)
@@ -105,6 +105,14 @@ def plot_effects(
     Returns
     -------
     array of Axes (n_features,)
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> [ax.get_xlabel() for ax in plots.plot_effects(model)]
+    ['x0']
     """
     _check_fitted(model)
     effects = model_effects(model) if effects is None else effects
@@ -162,6 +170,14 @@ def plot_objects(
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> [label.get_text() for label in plots.plot_objects(model).get_yticklabels()]  # the best on top
+    ['x0 2', 'x0 1', 'x0 0']
     """
     _check_fitted(model)
     objects, ids = _objects_to_draw(model, X, data)
@@ -220,6 +236,14 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> [label.get_text() for label in plots.plot_relevance(model).get_yticklabels()]
+    ['x0']
     """
     _check_fitted(model)
     effects = model_effects(model) if effects is None else effects
@@ -258,6 +282,14 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> plots.plot_elbo(model).get_ylabel()
+    'evidence lower bound (nats)'
     """
     _check_fitted(model)
     if not hasattr(model, "elbo_"):
