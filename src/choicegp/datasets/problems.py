@@ -192,12 +192,12 @@ def vehicle_outputs(X: object) -> np.ndarray:
     Parameters
     ----------
     X : array_like (t, 5)
-        Thicknesses in mm, from 1 to 3.
+        Five thicknesses, from 1 to 3.
 
     Returns
     -------
     ndarray (t, 3)
-        Mass in kg, acceleration and intrusion as in the model of Yang et al.
+        Of each, less is better.
 
     Examples
     --------

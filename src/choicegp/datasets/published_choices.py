@@ -94,14 +94,14 @@ def load_ellipses(folder: str | os.PathLike[str] | None = None, on_error: OnErro
     Returns
     -------
     ChoiceData
-        Objects (50, 5): half-axes ``a`` and ``b``, rotation in degrees, squared eccentricity, perimeter.
+        Objects (50, 5): half-axes ``a`` and ``b``, rotation in radians, squared eccentricity, perimeter.
 
     Examples
     --------
     Files with three ellipses and one set instead of the published ones:
 
     >>> columns = ["object_id", "a", "b", "rotation", "ecc_sq", "perimeter"]
-    >>> rows = [[0, 2.0, 1.0, 10.0, 0.75, 9.7], [1, 1.5, 1.5, 0.0, 0.0, 9.4], [2, 3.0, 1.0, 90.0, 0.89, 13.4]]
+    >>> rows = [[0, 2.0, 1.0, 0.2, 0.75, 9.7], [1, 1.5, 1.5, 0.0, 0.0, 9.4], [2, 3.0, 1.0, 1.6, 0.89, 13.4]]
     >>> pd.DataFrame(rows, columns=columns).to_csv("ellipses_objects.csv", index=False)
     >>> _ = Path("ellipses_choices.json").write_text('{"shown": [[0, 1, 2]], "chosen": [[1, 2]]}')
     >>> load_ellipses(".").chosen

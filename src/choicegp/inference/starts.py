@@ -55,8 +55,8 @@ def covariance_at(prior: UtilityPrior, problem: Problem) -> jax.Array:
     >>> from choicegp.kernels import RBF
     >>> data = ChoiceData.from_pairs([[0.0], [1.0]], [[1, 0]])
     >>> problem = pose(data, data.X, np.arange(2), effects=False)
-    >>> covariance_at(UtilityPrior.create(RBF(), 1, 2), problem).shape  # two utilities; two objects are padding
-    (2, 4, 4)
+    >>> covariance_at(UtilityPrior.create(RBF(), 1, 3), problem).shape  # three utilities at two objects
+    (3, 2, 2)
     """
     return _covariance_at(prior, problem)
 

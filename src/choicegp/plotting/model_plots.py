@@ -17,7 +17,9 @@ from choicegp.plotting.drawing import (
     draw_effect,
     draw_front,
     draw_ranking,
+    near_the_front,
     new_panels,
+    own_scales,
     short,
     utility_keys,
     utility_style,
@@ -89,7 +91,8 @@ def plot_effects(
     """Draw what each feature does to each utility, one panel per feature, with 95% bands.
 
     The effect of a feature at a value is the utility averaged over the training objects as that feature alone
-    is set to the value, relative to its average.
+    is set to the value, relative to its average. Two utilities of which one is much larger have a vertical scale each,
+    the second on the right.
 
     Parameters
     ----------
@@ -124,8 +127,9 @@ def plot_effects(
         panels = np.asarray(axes, dtype=object).ravel()
         if len(panels) != len(chosen):
             raise ChoiceGPError(f"there are {len(chosen)} features to draw but {len(panels)} axes")
-    for ax, effect in zip(panels, chosen, strict=True):
-        draw_effect(ax, effect)
+    seconds = own_scales(panels, chosen, effects.relevance.mean.max(axis=1)) if axes is None else None
+    for k, (ax, effect) in enumerate(zip(panels, chosen, strict=True)):
+        draw_effect(ax, effect, None if seconds is None else seconds[k])
         ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
     keys = utility_keys(n_utilities, {effect.kind for effect in chosen})
     if axes is not None:
@@ -195,7 +199,7 @@ def plot_objects(
     unit = 1e-9 * max(np.abs(mean).max(), 1e-300)
     mean = np.round(mean / unit) * unit
     front = undominated(mean)
-    near = _near_the_front(mean, sd, front)
+    near = near_the_front(mean, sd, front)
     in_all = "both" if model.n_utilities_ == 2 else f"all {model.n_utilities_}"
     shown = [across, up]
     placed = None if threshold is None else threshold[:, shown]
@@ -203,13 +207,6 @@ def plot_objects(
     ax.set_title(f"Objects by their utilities; no other beats a marked one in {in_all}", fontsize=11)
     draw_front(ax, mean[:, shown], sd[:, shown], front, near, [short(i) for i in labels], placed, in_all)
     return ax
-
-
-def _near_the_front(mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark the front and the objects that one standard deviation more in every utility would lift to it."""
-    best, lifted = mean[front], mean + np.nan_to_num(sd)
-    beaten = np.array([bool(np.any(np.all(best >= one, axis=1))) for one in lifted])
-    return front | ~beaten
 
 
 def _labels(model: "ChoiceGP", objects: Any, ids: Sequence[Any], names: Sequence[str] | None) -> list[str]:

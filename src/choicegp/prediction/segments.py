@@ -223,5 +223,5 @@ def _in_words(names: Sequence[str], numeric: np.ndarray, apart: dict[str, np.nda
         if clear[j]:
             more = "more" if apart["difference"][j] > 0 else "less"
             what = f"a high {names[j]}" if numeric[j] else names[j]
-            parts.append(f"{what} ({more} often, by {100 * size[j]:.0f} points)")
-    return f"unlike others, they keep objects with {', '.join(parts)}" if parts else "nothing clearly sets them apart"
+            parts.append(f"objects with {what} {more} often (by {100 * size[j]:.0f} percentage points)")
+    return f"compared with others, they keep {', '.join(parts)}" if parts else "nothing clearly sets them apart"
