@@ -130,7 +130,17 @@ class ChoiceSession:
         return self.store.found_or_joined(who) if isinstance(who, str) else self.store.participant(who)
 
     def of(self, participant: Who) -> Self:
-        """Return the same session with another participant, who may be asked at the same time."""
+        """Return the same session with another participant, who may be asked at the same time.
+
+        Parameters
+        ----------
+        participant : str, int or Participant
+            A name that is not known yet joins the study.
+
+        Returns
+        -------
+        ChoiceSession
+        """
         other = copy.copy(self)
         other._opened, other.participant = False, self._known(participant)
         return other
@@ -142,6 +152,10 @@ class ChoiceSession:
         ----------
         k : int, optional
             How many objects to show; by default ``set_size``.
+
+        Returns
+        -------
+        Question
 
         Examples
         --------
@@ -175,7 +189,19 @@ class ChoiceSession:
         )  # fmt: skip
 
     def answer(self, question: Question | str, chosen: Iterable[ObjectId]) -> Recorded:
-        """Record what was chosen of a question, given as a record or by its key; nothing means "none of these"."""
+        """Record what was chosen of a question.
+
+        Parameters
+        ----------
+        question : Question or str
+            The question, or its key.
+        chosen : iterable of object ids
+            Nothing means "none of these".
+
+        Returns
+        -------
+        Recorded
+        """
         found = self.store.answer(question.key if isinstance(question, Question) else question, chosen)
         self._request()
         return found
@@ -183,23 +209,48 @@ class ChoiceSession:
     def tell(self, shown: Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None) -> Recorded:
         """Record what was chosen of a set: the open question, or a set that was shown elsewhere.
 
-        Set and answer are recorded together or not at all. With a ``key`` of your own, the same answer sent again
-        counts once.
+        Set and answer are recorded together or not at all.
+
+        Parameters
+        ----------
+        shown, chosen : iterable of object ids
+        key : str, optional
+            Of your own: the same answer sent again counts once.
+
+        Returns
+        -------
+        Recorded
         """
         found = self.store.tell(self.participant, shown, chosen, key=key)
         self._request()
         return found
 
     def none(self) -> Recorded:
-        """Answer the open question with "none of these"."""
+        """Answer the open question with "none of these".
+
+        Returns
+        -------
+        Recorded
+        """
         return self.answer(self._open(), ())
 
     def skip(self) -> Recorded:
-        """Answer the open question with "can't say", from which nothing is learned."""
+        """Answer the open question with "can't say", from which nothing is learned.
+
+        Returns
+        -------
+        Recorded
+        """
         return self.store.skip(self._open().key)
 
     def undo(self) -> Question:
-        """Take the last answer or skip back; return its question, which is open again."""
+        """Take the last answer or skip back.
+
+        Returns
+        -------
+        Question
+            The one that was answered, which is open again.
+        """
         question = self.store.undo(self.participant)
         self._request()
         return question
@@ -220,14 +271,36 @@ class ChoiceSession:
         return None if (current := self._current) is None else current.model
 
     def refresh(self, wait: bool = True) -> Self:
-        """Bring the model up to date; with ``wait`` return when it is, and raise the error of a fit that failed."""
+        """Bring the model up to date.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to return only when the model has learned all answers, and to raise the error of a fit that failed.
+
+        Returns
+        -------
+        ChoiceSession
+            Itself.
+        """
         self._request()
         if wait:
             self._refitter.wait()
         return self
 
     def recommend(self, n: int = 10) -> "pd.DataFrame":
-        """Return the ``n`` objects of the catalogue that are most probably undominated, after all answers so far."""
+        """Return the objects of the catalogue that are most probably undominated, after all answers so far.
+
+        Parameters
+        ----------
+        n : int
+            Number of objects.
+
+        Returns
+        -------
+        DataFrame
+            As `ChoiceGP.recommend` returns it.
+        """
         model = self.refresh().model
         if model is None:
             raise ChoiceGPError(f"a recommendation needs at least {FEWEST} answers")

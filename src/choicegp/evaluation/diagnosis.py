@@ -42,6 +42,13 @@ class Diagnosis(NamedTuple):
     n_draws : int
     moved : float
         Mean absolute change of the probability of an observed choice when draws are weighted.
+
+    Examples
+    --------
+    As `ChoiceGP.diagnose` returns it:
+
+    >>> Diagnosis(True, "the Gaussian covers the posterior well", 0.31, 1200.0, 2000, 0.004)
+    Diagnosis(trusted: the Gaussian covers the posterior well)
     """
 
     trusted: bool
