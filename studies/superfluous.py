@@ -1,10 +1,10 @@
 """What a utility too many costs, and whether the number is found.
 
-Protocol, fixed before the run.  `datasets.inconsistent_preferences` as in the experiment "inconsistent": 60 objects with
-4 features, half of all pairs for training, Pareto answers without errors.  L = 1 has one true utility, L = 2 three.
-Models with default options but ``intervals="none"``: for L = 1 one utility, three, and ``n_utilities="auto"``; for L = 2
-three and "auto".  The measure is the exact accuracy on held-out pairs, seeds 200, 201, ...  Goals: with one true utility,
-three cost at most 0.01; "auto" is within 0.005 of the true number for both.
+Protocol, fixed before the run.  `datasets.inconsistent_preferences` as in the experiment "inconsistent": 60 objects
+with 4 features, half of all pairs for training, Pareto answers without errors.  L = 1 has one true utility, L = 2
+three.  Models with default options but ``intervals="none"``: for L = 1 one utility, three, and ``n_utilities="auto"``;
+for L = 2 three and "auto".  The measure is the exact accuracy on held-out pairs, seeds 200, 201, ...  Goals: with one
+true utility, three cost at most 0.01; "auto" is within 0.005 of the true number for both.
 
 Run: ``python studies/superfluous.py --seeds 10``
 """
