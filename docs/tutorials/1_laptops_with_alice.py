@@ -46,7 +46,7 @@ print("intervals:", model.intervals_)
 # Is it any good? Twenty pages were held out. The rule "keep everything" is the yardstick: who keeps much is easily
 # predicted to keep all.
 
-metrics.summary(test, model.predict(test))
+metrics.summary(test, model.predict(test)).T.round(3)
 
 # %%
 # What drives her choices
