@@ -113,7 +113,12 @@ def long_columns(
         names = ", ".join(f"{name!r} ({role})" for role, name in absent)
         no_choices = "; pass chosen=None (--no-choices) if there are no choices" if "chosen" in dict(absent) else ""
         free = [column for column in table.columns if column not in taken]
-        raise ChoiceGPError(f"{source}: there is no column {names}; {_help(absent, free)}{has}{no_choices}")
+        meant = _meant(absent, free)
+        unknown = dict.fromkeys(role for role, _ in absent if role not in meant)
+        others = ", ".join(f"{role}='COLUMN'" for role in unknown)
+        name_them = f"; name the right one with {others}" if others else ""
+        hints = _hints(meant, absent, free)
+        raise ChoiceGPError(f"{source}: there is no column {names}; {hints}{has}{name_them}{no_choices}")
     wanted = [name for name in table.columns if name not in taken]
     if features is not None:
         wanted = name_list(features, "features")
@@ -138,8 +143,8 @@ def long_columns(
     )
 
 
-def _help(absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
-    """Say which columns may be meant by names that are not there."""
+def _meant(absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> dict[str, Any]:
+    """Return which columns may be meant by names that are not there."""
     # The closest first, so that Choice is taken for choice, not for choice_id.
     pairs = sorted(
         ((_closeness(name, one), role, one) for role, name in absent for one in free), key=lambda pair: -pair[0]
@@ -151,6 +156,10 @@ def _help(absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
     questions = close_names(dict(absent).get("kind", ""), get_args(Question))
     if questions and "kind" in dict(absent):
         meant["kind"] = questions[0]
+    return meant
+
+
+def _hints(meant: dict[str, Any], absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
     offers = ", ".join(f"{role}={meant[role]!r}" for role, _ in absent if role in meant)
     hint = wide_hint(free)
     return (f"did you mean {offers}? " if offers else "") + (f"{hint}; " if hint else "")
