@@ -128,7 +128,10 @@ def gaps(thing: object) -> list[str]:
         wanted["Parameters" if "Parameters\n---" in text else "Attributes"] = not abstract
     else:
         wanted |= {"Parameters": bool(parameters(thing)), "Returns": returns_something(thing)}
-    return [name for name, needed in wanted.items() if needed and f"{name}\n{'-' * len(name)}\n" not in text]
+    lacking = [name for name, needed in wanted.items() if needed and f"{name}\n{'-' * len(name)}\n" not in text]
+    is_plain = inspect.isclass(thing) and issubclass(thing, Exception)
+    unnamed = [] if is_plain else [one for one in parameters(thing) if not re.search(rf"\b{one}\b", text)]
+    return lacking + unnamed
 
 
 def method_gaps(owner: type, name: str, method: object) -> list[str]:
@@ -167,5 +170,5 @@ def test_a_gap_is_noticed():
             return self.size + by
 
     assert gaps(bare) == ["Examples", "Parameters", "Returns"]
-    assert gaps(Thing) == ["Examples", "Attributes"]
+    assert gaps(Thing) == ["Examples", "Attributes", "size"]
     assert method_gaps(Thing, "grow", Thing.grow) == ["by", "Returns"]

@@ -88,6 +88,8 @@ ax.set_title("One simulated person: chance plays a part")
 legend = ax.legend(frameon=False)
 
 # %%
+# Where a curve drops, a fit has ended in a poor optimum, which more starts make rarer.
+#
 # One person is an anecdote, and while little is known nearly every answer says something. Of 24 simulated people, sets
 # that say most needed 38 answers (median) for what random sets reached with 60, and a third did not get there within
 # 48: "Asking" has the figures, and "What to ask next" says where asking well does not work.
