@@ -1,6 +1,6 @@
 """ChoiceGP: learn a choice function from choices, and predict others."""
 
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,7 +15,8 @@ from choicegp.estimators.market import MarketNumbers
 from choicegp.fitting.fit import fit_posterior
 from choicegp.fitting.methods import Method
 from choicegp.fitting.options import FitOptions
-from choicegp.fitting.record import Utilities
+from choicegp.fitting.record import Fitted, Utilities
+from choicegp.inference.driver import NOTHING, Keeper
 from choicegp.model.kernels import Kernel
 from choicegp.model.own_likelihood import Likelihood
 from choicegp.model.prior import HyperPriors, threshold_like
@@ -204,9 +205,9 @@ class ChoiceGP(MarketNumbers):
         init : ChoiceGP, optional
             An earlier model to start from, when sets have arrived since: no annealing, few steps.
         checkpoint : path, optional
-            A file in which a sparse fit keeps what it knows so far; a fit that was killed continues from there, to the
-            same result (with ``max_seconds``, which then start again, to a similar one).  It is removed when the fit is
-            done.
+            A file in which the fit keeps what it knows so far; a fit that was interrupted or killed continues from
+            there, to the same result (with ``max_seconds``, which then start again, to a similar one).  It is removed
+            when the fit is done.
 
         Returns
         -------
@@ -220,29 +221,25 @@ class ChoiceGP(MarketNumbers):
         if isinstance(self.n_utilities, str) and self.n_utilities == "auto":
             from choicegp.estimators.n_utilities import fit_auto
 
-            if checkpoint is not None:
-                raise ChoiceGPError("checkpoint= goes with a number of utilities, not with n_utilities='auto'")
             if self.respondents != "pooled":
                 raise ChoiceGPError(
                     f"n_utilities='auto' and respondents={self.respondents!r} do not work together: choose the number "
                     "first, with select_n_utilities on the pooled answers, and give it as n_utilities"
                 )
-            return fit_auto(self, data, init)
+            return fit_auto(self, data, init, checkpoint)
         options = FitOptions.validated(self.get_params(deep=False))
         if init is not None:
             if not isinstance(init, ChoiceGP) or not init.__sklearn_is_fitted__():
                 raise ChoiceGPError(f"init must be a ChoiceGP that is fitted already; got {init!r}")
             data = data.with_encoding(init.encoding_)
-        clock, note = Clock(self.max_seconds), ""
-        with computing(self.device):
+        clock, note, warm = Clock(self.max_seconds), "", None if init is None else init.fitted_
+        with computing(self.device), checkpoint_of(checkpoint, data, options, warm) as keeper:
             if options.respondents == "auto":
                 from choicegp.selection.respondents import choose_people
 
                 chosen = choose_people(data, options, clock)
                 options, note = options._replace(respondents=chosen.chosen), f"respondents: {chosen.reason}"
-            fitted = fit_posterior(
-                data, options, None if init is None else init.fitted_, checkpoint=_keeper_at(checkpoint), clock=clock
-            )
+            fitted = fit_posterior(data, options, warm, keeper=keeper, clock=clock)
         return self._keep(fitted.noted(note) if note else fitted)
 
     def adapt(self, data: ChoiceData) -> Self:
@@ -299,8 +296,8 @@ class ChoiceGP(MarketNumbers):
             )
         options = FitOptions.validated(self.get_params(deep=False))
         self.__dict__.pop("selection_", None)
-        with computing(self.device):
-            return self._keep(fit_posterior(folder, options, None, checkpoint=_keeper_at(checkpoint)))
+        with computing(self.device), checkpoint_of(checkpoint, folder, options) as keeper:
+            return self._keep(fit_posterior(folder, options, None, keeper=keeper))
 
     def predict_none(self, data: ChoiceData) -> np.ndarray:
         """Return the probability that nothing is kept of each set.
@@ -367,10 +364,13 @@ class ChoiceGP(MarketNumbers):
         return found
 
 
-def _keeper_at(checkpoint: Any) -> Any:
-    """Return what makes the checkpoint at a path, once it is known to which fit it belongs."""
-    if checkpoint is None:
-        return None
-    from choicegp.storage.checkpoints import Checkpoint
+def checkpoint_of(
+    path: Any, data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None = None
+) -> AbstractContextManager[Keeper]:
+    """Return the checkpoint of a fit at a path; without one, or as a part of other work, what is given or nothing."""
+    if path is None or hasattr(path, "recall"):
+        return nullcontext(NOTHING if path is None else path)
+    from choicegp.fitting.identity import identity
+    from choicegp.storage.checkpoints import checkpointed
 
-    return partial(Checkpoint, checkpoint)
+    return checkpointed(path, identity(data, options, warm))

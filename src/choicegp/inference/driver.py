@@ -4,6 +4,9 @@ An inference is an object that holds what does not change.  Everything that chan
 record.  Three functions lead from one state to the next and to the result: ``begin`` tries the starts and returns the
 first state, ``step`` makes a block of steps, and ``conclude`` makes the posterior of the last state.  A fourth,
 ``verdict``, ends the steps: it returns why the inference ends at a state, or None while it continues.
+
+A state is all that is known so far.  A `Keeper` keeps it where a killed process finds it again: a fit that continues
+from there makes the steps that it would have made, and gives the same result.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -21,11 +24,56 @@ from choicegp.model.prior import HyperPriors, UtilityPrior
 _SCORE_POINTS = 1024
 
 
+class Keeper(Protocol):
+    """Keeps what is known so far, by name, where a killed process finds it again."""
+
+    def part(self, name: str, kernel: Any = None) -> "Keeper":
+        """Return what keeps a part of the work; ``kernel`` has the structure of the kernels in what is kept."""
+        ...
+
+    def recall(self, name: str) -> Any:
+        """Return what was kept under a name; None where nothing was."""
+        ...
+
+    def keep(self, name: str, known: Any, *, alone: bool = False) -> None:
+        """Keep something instead of what had that name or, ``alone``, instead of all that this part has kept."""
+        ...
+
+    def forget(self) -> None:
+        """Forget all that this part and its own parts have kept."""
+        ...
+
+
+class _Nothing:
+    """Keeps nothing."""
+
+    def part(self, name: str, kernel: Any = None) -> "_Nothing":
+        return self
+
+    def recall(self, name: str) -> Any:
+        return None
+
+    def keep(self, name: str, known: Any, *, alone: bool = False) -> None:
+        return
+
+    def forget(self) -> None:
+        return
+
+
+NOTHING: Keeper = _Nothing()
+"""The keeper of a fit without a checkpoint."""
+
+
 class Watch(NamedTuple):
-    """What an inference looks at while it runs: the clock, and the function that it reports to."""
+    """What an inference looks at while it runs: the clock, the function that it reports to, and what keeps states."""
 
     clock: Clock
     listener: Report | None = None
+    keeper: Keeper = NOTHING
+
+    def part(self, name: str, kernel: Any) -> "Watch":
+        """Return the watch of an inference that is one of several; ``kernel`` is as in `Keeper.part`."""
+        return self._replace(keeper=self.keeper.part(name, kernel))
 
     def report(self, phase: str, step: int, value: float) -> None:
         """Report the phase, the number of steps made and the bound."""
@@ -202,17 +250,22 @@ class Inference(Protocol):
         ...
 
 
-def run(inference: Inference) -> tuple[Any, Verdict]:
-    """Make blocks of steps until the inference ends; return its last state and why it ended."""
-    state = inference.begin()
-    while (verdict := inference.verdict(state)) is None:
+def run(inference: Inference, keeper: Keeper = NOTHING) -> tuple[Any, Verdict]:
+    """Make blocks of steps, from the state that was kept, until the inference ends; return its last state and why."""
+    state = keeper.recall("state")
+    if state is None:
+        state = inference.begin()
+    while True:
+        keeper.keep("state", state, alone=True)
+        verdict = inference.verdict(state)
+        if verdict is not None:
+            return state, verdict
         state = inference.step(state)
-    return state, verdict
 
 
 def infer(inference: Inference, watch: Watch | None = None) -> Inferred:
     """Run an inference to its end; one that failed is a clear error.  ``watch`` is the one that it looks at."""
-    state, verdict = run(inference)
+    state, verdict = run(inference, NOTHING if watch is None else watch.keeper)
     out_of_time = verdict.status == "stopped" and watch is not None and watch.is_up
     found: Inferred = inference.conclude(state, verdict)._replace(out_of_time=out_of_time)
     if found.status == "failed" or not np.isfinite(found.elbo):

@@ -1,6 +1,6 @@
 """What a sparse fit is given (its plan, the kernels it starts from, its inducing points) and knows on its way."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -147,19 +147,3 @@ def far_apart(objects: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarr
         total = np.cumsum(nearest)
         rows[i] = min(np.searchsorted(total, rng.random() * total[-1], side="right"), len(objects) - 1)
     return rows
-
-
-class Keeper(Protocol):
-    """Keeps a course where a killed process finds it again."""
-
-    def load(self, first: Course) -> Course | None:
-        """Return the kept course, of the same structure as ``first``, if there is one."""
-        ...
-
-    def save(self, course: Course) -> None:
-        """Keep the course instead of an earlier one."""
-        ...
-
-    def remove(self) -> None:
-        """Forget the course of a fit that is done."""
-        ...
