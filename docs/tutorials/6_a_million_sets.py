@@ -67,7 +67,7 @@ for note in model.fit_result_.notes:
 from choicegp import ChoiceData
 
 test = ChoiceData.from_long(answers(n_sets, 200), object_id=None)
-metrics.summary(test, model.predict(test))
+metrics.summary(test, model.predict(test)).T.round(3)
 
 # %%
 # What was learned: one utility is speed for the money, the other comfort with a wave in the price.
@@ -83,7 +83,7 @@ for i in range(2):
     half = answers(i * n_new // 2, n_new // 2)
     half.drop(columns="choice").to_parquet(questions / f"part-{i}.parquet")
 model.predict_file(ChoiceFolder(questions, object_id=None, chosen=None), path / "predictions.parquet")
-print(pd.read_parquet(path / "predictions.parquet").head(4))
+print(pd.read_parquet(path / "predictions.parquet").head(4).round(3))
 
 # %%
 # What it does not do

@@ -92,7 +92,7 @@ def _learn(data: "ChoiceData", catalogue: "pd.DataFrame", seed: int, folder: Pat
     say(quality_in_words(model, known.choices(pages), "New pages of laptops it has seen"))
     say(quality_in_words(model, unknown.choices(pages), "New pages of laptops it has never seen") + "\n")
     say("What drives her choices (in brackets: how much, in units of the error of a comparison):")
-    say(drivers_in_words(model) + "\n")
+    say(drivers_in_words(model, sizes=True) + "\n")
     say(f"Of the {len(catalogue)} laptops, those that most probably no other laptop beats in both utilities:\n")
     best = model.recommend(catalogue, N_RECOMMENDED)
     table = catalogue.loc[best.index].assign(probability=best["probability"].map("{:.2f}".format))

@@ -236,8 +236,8 @@ class GeneralPreferenceGP(PairwiseGP):
 
     Parameters
     ----------
-    conflicts, kernel, hyperpriors, learn_hyperparameters, n_restarts, max_iter, max_seconds, tol, device, progress, \
-    random_state
+    kernel, conflicts, standardize, hyperpriors, learn_hyperparameters, n_restarts, max_iter, max_seconds, tol, \
+    device, progress, random_state
         As in `PreferenceGP`.
 
     Examples
@@ -261,8 +261,8 @@ class PairGP(PairwiseGP):
 
     Parameters
     ----------
-    conflicts, kernel, hyperpriors, learn_hyperparameters, n_restarts, max_iter, max_seconds, tol, device, progress, \
-    random_state
+    kernel, conflicts, standardize, hyperpriors, learn_hyperparameters, n_restarts, max_iter, max_seconds, tol, \
+    device, progress, random_state
         As in `PreferenceGP`.
 
     Examples

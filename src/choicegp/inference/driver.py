@@ -111,7 +111,7 @@ class Task(NamedTuple):
     learning : Learning
         What is learned beside the utilities.
     watch : Watch
-        The time limit, and whom to tell about progress.
+        The time limit, and what shows progress.
     n_starts : int
         Number of starts to compare.
     max_iter : int

@@ -263,7 +263,9 @@ def plot_segments(segments: "Segments") -> NDArray[Any]:
         ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
         ax.set_title(f"segment {number} ({share:.0%} of people)", fontsize=10)
     _name_rows(grid[0], groups[0][1]["feature"])
-    figure.supxlabel("percentage points by which more of the feature is kept more often than by others", fontsize=9)
+    more = "one standard deviation more of the feature"
+    words = f"percentage points by which objects with {more}\nare kept more often than by others"
+    figure.supxlabel(words, fontsize=9)
     figure.suptitle(f"What sets segments apart (stability {segments.stability:.2f})", fontsize=11)
     return grid
 
