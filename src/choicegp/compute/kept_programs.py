@@ -80,7 +80,7 @@ def load(path: Path, dynamic: tuple, device: Any) -> Any:
                 return None
             content = file.read()
         digest, payload = content[:32], content[32:]
-        if hashlib.sha256(payload).digest() != digest:
+        if _digest(path, payload) != digest:
             return None
         executable, outputs = pickle.loads(payload)
         _prepare_lapack()
@@ -105,10 +105,15 @@ def keep(path: Path, compiled: Any) -> None:
         payload = pickle.dumps((executable, outputs))
         with replaced_when_complete(path) as draft:
             os.chmod(draft.fileno() if os.chmod in os.supports_fd else draft.name, 0o600)
-            draft.write(hashlib.sha256(payload).digest() + payload)
+            draft.write(_digest(path, payload) + payload)
         _tidy(path.parent)
     except _FAULTS:
         return  # the program itself is there; the next process compiles it again
+
+
+def _digest(path: Path, payload: bytes) -> bytes:
+    """Return a fingerprint of a program and its name: a file that was copied over another is not loaded."""
+    return hashlib.sha256(path.name.encode() + payload).digest()
 
 
 @functools.cache  # once in a process: what this one has written is not removed by it
