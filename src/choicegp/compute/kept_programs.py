@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from choicegp.compute.quiet_loading import without_loader_messages
+from choicegp.errors import FileWarning
 from choicegp.files import replaced_when_complete
 
 SUFFIX = ".program"
@@ -67,7 +68,7 @@ def _is_private(status: os.stat_result) -> bool:
 
 @functools.cache
 def _warn_once(message: str) -> None:
-    warnings.warn(message, stacklevel=2)
+    warnings.warn(message, FileWarning, stacklevel=2)
 
 
 def load(path: Path, dynamic: tuple, device: Any) -> Any:
