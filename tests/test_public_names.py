@@ -1,5 +1,6 @@
 """What a user can import: every name is there, listed and completely documented."""
 
+import ast
 import inspect
 import re
 from functools import cached_property
@@ -172,3 +173,23 @@ def test_a_gap_is_noticed():
     assert gaps(bare) == ["Examples", "Parameters", "Returns"]
     assert gaps(Thing) == ["Examples", "Attributes", "size"]
     assert method_gaps(Thing, "grow", Thing.grow) == ["by", "Returns"]
+
+
+def test_the_reference_documents_every_kernel():
+    assert set(members("kernels")) == set(kernels.__all__)
+
+
+WARNINGS = {name for name in NAMES if inspect.isclass(thing := getattr(choicegp, name)) and issubclass(thing, Warning)}
+
+
+def test_every_kind_of_warning_is_named_and_on_the_page_about_them():
+    page = (Path(__file__).parents[1] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    table = page.partition("## Warnings")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.M)) == WARNINGS
+    for file in (Path(choicegp.__file__).parent).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            # A remark, which is passed on, has its name where it is made.
+            if called == "warnings.warn" and "remark" not in ast.unparse(node.args[0]):
+                assert ast.unparse(node.args[1]) in WARNINGS, f"{file.name}:{node.lineno}"
+            assert called not in ("UserWarning", "Warning", "RuntimeWarning"), f"{file.name}:{node.lineno}"

@@ -30,10 +30,13 @@ if TYPE_CHECKING:
         ChoiceGPError,
         Defect,
         ExtrapolationWarning,
+        FileWarning,
         NotPossible,
         ReadingNote,
+        ReadingWarning,
         StoreError,
         StudyFull,
+        TrustWarning,
         Unavailable,
     )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
@@ -70,8 +73,8 @@ _PLACES = {
     "elicitation.session": "ChoiceSession Hint",
     "elicitation.store": "Store",
     "errors": (
-        "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning NotPossible ReadingNote StoreError "
-        "StudyFull Unavailable"
+        "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning FileWarning NotPossible ReadingNote "
+        "ReadingWarning StoreError StudyFull TrustWarning Unavailable"
     ),
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
@@ -112,6 +115,7 @@ __all__ = [
     "EmbeddingFit",
     "EmbeddingSearch",
     "ExtrapolationWarning",
+    "FileWarning",
     "FitResult",
     "GeneralPreferenceGP",
     "Hint",
@@ -126,12 +130,14 @@ __all__ = [
     "Proposed",
     "PsisDiagnostics",
     "ReadingNote",
+    "ReadingWarning",
     "Segments",
     "SelectionResult",
     "Sparse",
     "Store",
     "StoreError",
     "StudyFull",
+    "TrustWarning",
     "Unavailable",
     "Utilities",
     "__version__",

@@ -118,6 +118,40 @@ class ReadingNote(UserWarning):
     """
 
 
+class ReadingWarning(UserWarning):
+    """A table was probably misread, or parts of it were left out: the warning says what to pass.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from choicegp import ReadingWarning
+    >>> warnings.simplefilter("error", ReadingWarning)  # refuse tables that are in doubt
+    >>> warnings.simplefilter("default", ReadingWarning)
+    """
+
+
+class TrustWarning(UserWarning):
+    """A result cannot be trusted on some sets, or for some people: the warning counts them.
+
+    Examples
+    --------
+    >>> from choicegp import TrustWarning
+    >>> issubclass(TrustWarning, UserWarning)
+    True
+    """
+
+
+class FileWarning(UserWarning):
+    """A file or folder that only saves time cannot be used: the work continues without it.
+
+    Examples
+    --------
+    >>> from choicegp import FileWarning
+    >>> issubclass(FileWarning, UserWarning)
+    True
+    """
+
+
 class Defect(NamedTuple):
     """One thing that is wrong with the data.
 

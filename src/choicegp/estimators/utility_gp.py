@@ -9,7 +9,7 @@ import numpy as np
 from choicegp.checks import counted, whole_number
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ChoiceGPError, ExtrapolationWarning
+from choicegp.errors import ChoiceGPError, ExtrapolationWarning, TrustWarning
 from choicegp.estimators.base import Estimator, prediction_table
 from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
@@ -272,7 +272,7 @@ class UtilityGP(Estimator):
                 self.fitted_, method, by=by, max_refits=max_refits, random_state=random_state, n_jobs=self.n_jobs
             )
         if result.warning:
-            warnings.warn(result.warning, UserWarning, stacklevel=2)
+            warnings.warn(result.warning, TrustWarning, stacklevel=2)
         return result
 
     def to_datatree(self, n_samples: int | None = None, random_state: int | None = 0) -> "DataTree":

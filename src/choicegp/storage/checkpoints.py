@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, FileWarning
 from choicegp.files import check_place
 from choicegp.inference.driver import Keeper
 from choicegp.storage.archive import kind_of, read_archive, write_archive
@@ -126,7 +126,7 @@ class Checkpoint:
                 write_archive(self.path, arrays, about | pages, compressed=False)
             except ChoiceGPError as error:
                 self._has_failed = True
-                warnings.warn(f"the fit continues without a checkpoint: {error}", stacklevel=2)
+                warnings.warn(f"the fit continues without a checkpoint: {error}", FileWarning, stacklevel=2)
                 return False
             self._written = time.monotonic()
             self.every = max(self.every, 10.0 * (self._written - began))  # a tenth of the time at most
