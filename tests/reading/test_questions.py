@@ -109,7 +109,7 @@ def test_rankings_that_cannot_be_right(ranks, kind):
     frame = long(choice=pd.Series([*ranks, 1, 2], dtype=object))
     assert [found[0] for found in kinds_of_defects(frame, kind="ranking")] == [kind]
     if kind == "tied-rank":
-        with pytest.raises(ChoiceDataError, match="if these are ratings.*pass kind='rating'"):
+        with pytest.raises(ChoiceDataError, match=r"if these are ratings.*pass kind='rating'"):
             ChoiceData.from_long(frame, kind="ranking")
 
 
@@ -140,7 +140,7 @@ def test_ticks_under_a_limit_are_used_as_far_as_it_does_not_touch_them():
     assert named(data) == [(7, "keep", ["pen", "ink"], ["pen", "ink"]), (8, "keep", ["pen", "ink"], ["pen"])]
     assert ChoiceData.from_long(frame, at_most=3) == ChoiceData.from_long(frame)
     assert kinds_of_defects(long(choice=1), at_most=2) == [("too-many-chosen", 0, 7)]
-    with pytest.raises(ChoiceDataError, match="3 objects are chosen where at most 2 were allowed; .* a larger at_most"):
+    with pytest.raises(ChoiceDataError, match=r"3 objects are chosen where at most 2 were .* a larger at_most"):
         ChoiceData.from_long(long(choice=1), at_most=2)
     with pytest.raises(ChoiceGPError, match=r"at_most=1 asks for one object.*use kind='best'"):
         ChoiceData.from_long(frame, at_most=1)

@@ -122,13 +122,18 @@ def utility_keys(n_utilities: int, kinds: set[str]) -> list[Any]:
     return keys
 
 
+def utility_label(number: int, sd: NDArray[np.float64]) -> str:
+    """Return what stands beside an axis: the outputs of a network, which has no errors, have no unit."""
+    return f"utility {number + 1}, {UNIT if np.isfinite(sd).any() else 'output of the network'}"
+
+
 def draw_ranking(
     ax: "Axes", mean: NDArray[np.float64], sd: NDArray[np.float64], names: list[str], total: int,
     threshold: NDArray[np.float64] | None = None,
 ) -> None:  # fmt: skip
     """Draw objects from the best down, with one utility each, and the threshold where there is one."""
     places = np.arange(len(mean))
-    words = "Bars are standard deviations."
+    words = "Bars are standard deviations." if np.isfinite(sd).any() else "Utilities, without uncertainty."
     ax.errorbar(mean, places, xerr=sd, fmt="o", color=COLOURS[0], ecolor="0.7", elinewidth=1.0, label=words)
     ax.set_yticks(places, names, fontsize=8)
     ax.set_ylim(len(mean) - 0.5, -0.5)
@@ -138,7 +143,7 @@ def draw_ranking(
         label = "The threshold, with its 95% interval:\nan object below it is rejected even alone."
         ax.axvline(middle, linestyle="--", linewidth=1.2, label=label, **_THRESHOLD)
     ax.legend(loc="lower right", fontsize=8, framealpha=0.9)
-    ax.set_xlabel(f"utility 1, {UNIT}")
+    ax.set_xlabel(utility_label(0, sd))
     ax.set_title(f"The best {len(mean)} of {total} objects" if len(mean) < total else "Objects", fontsize=11)
 
 
@@ -153,7 +158,7 @@ def draw_front(
     """
     x, y = mean[:, 0], mean[:, 1]
     barred, words = _barred(front, near)
-    if barred.any():
+    if np.isfinite(sd[barred]).any():
         bars: dict[str, Any] = {"ecolor": "0.6", "elinewidth": 0.7, "alpha": 0.5, "zorder": 1, "label": words}
         ax.errorbar(x[barred], y[barred], xerr=sd[barred, 0], yerr=sd[barred, 1], fmt="none", **bars)
     rest = f"Dominated: another object\nis better in {in_all} utilities."

@@ -22,6 +22,7 @@ from choicegp.plotting.drawing import (
     own_scales,
     short,
     utility_keys,
+    utility_label,
     utility_style,
     wrapped,
 )
@@ -160,7 +161,7 @@ def plot_objects(
     Parameters
     ----------
     model : ChoiceGP
-        Fitted. With a single utility the best objects are listed by it.
+        Fitted; also a PreferenceGP or a ParetoEmbedding. With a single utility the best objects are listed by it.
     X : DataFrame of features or encoded array (n, c), optional
     data : ChoiceData, optional
         Instead of ``X``; by default the training data.
@@ -187,23 +188,24 @@ def plot_objects(
     objects, ids = _objects_to_draw(model, X, data)
     labels = _labels(model, objects, ids, names)
     mean, sd = model.utilities(objects)[:2]
+    d = mean.shape[1]
     threshold = _threshold(model)
-    if model.n_utilities_ == 1:
+    if d == 1:
         best = np.argsort(-mean[:, 0], kind="stable")[:_MOST_RANKED]
         ax = ax or new_axes(7.0, 1.4 + 0.2 * len(best))
         draw_ranking(ax, mean[best, 0], sd[best, 0], [short(labels[row]) for row in best], len(ids), threshold)
         return ax
-    across, up = _two_utilities(utilities, model.n_utilities_)
+    across, up = _two_utilities(utilities, d)
     ax = ax or new_axes(8.4, 5.2)
     # Objects equal in all features differ by rounding, and must not dominate each other by it.
     unit = 1e-9 * max(np.abs(mean).max(), 1e-300)
     mean = np.round(mean / unit) * unit
     front = undominated(mean)
     near = near_the_front(mean, sd, front)
-    in_all = "both" if model.n_utilities_ == 2 else f"all {model.n_utilities_}"
+    in_all = "both" if d == 2 else f"all {d}"
     shown = [across, up]
     placed = None if threshold is None else threshold[:, shown]
-    ax.set(xlabel=f"utility {across + 1}, {UNIT}", ylabel=f"utility {up + 1}, {UNIT}")
+    ax.set(xlabel=utility_label(across, sd), ylabel=utility_label(up, sd))
     ax.set_title(f"Objects by their utilities; no other beats a marked one in {in_all}", fontsize=11)
     draw_front(ax, mean[:, shown], sd[:, shown], front, near, [short(i) for i in labels], placed, in_all)
     return ax
