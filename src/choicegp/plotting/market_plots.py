@@ -142,7 +142,8 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
     largest = max(np.abs(values).max(), 1e-9)
     picture = ax.imshow(values, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
     for i, j in np.ndindex(values.shape):
-        text = f"{_in_cell(values[i, j])}\n{_in_cell(low[i, j])} to {_in_cell(high[i, j])}"
+        middle, lower, upper = (_in_cell(float(numbers[i, j])) for numbers in (values, low, high))
+        text = f"{middle}\n{lower} to {upper}"
         dark = np.abs(values[i, j]) > 0.6 * largest
         weight = "bold" if clear[i, j] else "normal"
         colour = "white" if dark else "black"
