@@ -183,7 +183,8 @@ def select(
     """Find the number of utilities.
 
     Models with one utility, two, and so on are compared by leave-one-out cross-validation: each set is predicted from
-    the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both.
+    the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both. Of
+    a model file of any kind, instead of a table, the choices that the model was fitted to are taken.
     """
     from pathlib import Path
 
@@ -191,8 +192,9 @@ def select(
 
     for place in filter(None, (output, picture)):
         check_place(place)
-    options = model.arguments()
-    data = table.read()
+    from choicegp.apps.models import choices_and_options
+
+    data, options = choices_and_options(table, model)
     from choicegp.estimators.n_utilities import select_n_utilities
     from choicegp.reporting.summaries import selection_in_words
 

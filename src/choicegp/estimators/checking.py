@@ -1,4 +1,4 @@
-"""Whether the answers suit the model: people who do not attend, and choices that the model would not make."""
+"""Whether answers, model and approximation go together: people who do not attend, choices that surprise, and draws."""
 
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,12 @@ from choicegp.model.error_models import RULES
 if TYPE_CHECKING:
     import pandas as pd
 
+    from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.evaluation.predictive_checks import Check
 
 
 class CheckedAnswers(UtilityGP):
-    """What a model says about the answers themselves."""
+    """What a model says about the answers themselves, and about its own approximation."""
 
     def attention(self, data: ChoiceData | None = None) -> "pd.DataFrame":
         """Return for each person how probable it is that she answers with care, at random, or ticks everything.
@@ -94,6 +95,35 @@ class CheckedAnswers(UtilityGP):
         first = seed(random_state)
         utilities = self.sample_utilities(data, n_draws, first)
         return compared(data, self._simulated(data, utilities, first), utilities.mean(axis=0))
+
+    def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> "Diagnosis":
+        """Check by importance sampling whether the Gaussian approximation can be trusted.
+
+        Draws of the posterior are weighted by the exact posterior density; the tail of the weights (its Pareto k)
+        shows how well the approximation covers it.
+
+        Parameters
+        ----------
+        n_draws : int
+            At least 100.
+        random_state : int or None
+
+        Returns
+        -------
+        Diagnosis
+
+        Examples
+        --------
+        >>> from choicegp import ChoiceData, ChoiceGP
+        >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+        >>> ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data).diagnose().effective > 1000
+        True
+        """
+        from choicegp.evaluation.diagnosis import diagnose
+
+        self._check_fitted()
+        with computing(self.device):
+            return diagnose(self.fitted_, n_draws, random_state)
 
     def _simulated(self, data: ChoiceData, draws: np.ndarray, first: int) -> list[ChoiceData]:
         from choicegp.datasets.noisy import noisy_choices

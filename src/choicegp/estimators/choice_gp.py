@@ -27,7 +27,6 @@ from choicegp.prediction.utilities import dominance_probabilities
 if TYPE_CHECKING:
     import os
 
-    from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.selection.n_utilities import SelectionResult
 
 
@@ -254,6 +253,10 @@ class ChoiceGP(MarketNumbers):
         data : ChoiceData
             With choices and respondents.
 
+        Returns
+        -------
+        ChoiceGP
+
         Examples
         --------
         >>> from choicegp import ChoiceData, ChoiceGP
@@ -297,7 +300,17 @@ class ChoiceGP(MarketNumbers):
             return self._keep(fit_posterior(folder, options, None, keeper=keeper))
 
     def predict_none(self, data: ChoiceData) -> np.ndarray:
-        """Return the probability that nothing is kept of each set, (m,); zeros without a threshold.
+        """Return the probability that nothing is kept of each set.
+
+        Parameters
+        ----------
+        data : ChoiceData
+            It needs no choices.
+
+        Returns
+        -------
+        ndarray (m,)
+            Zeros without a threshold.
 
         Examples
         --------
@@ -312,7 +325,13 @@ class ChoiceGP(MarketNumbers):
             return choice_predictor(self.fitted_, data).none()
 
     def threshold_utilities(self) -> Utilities:
-        """Return where the threshold lies, as contrasts to the mean of the shown objects: each part has shape (d,)."""
+        """Return where the threshold lies, as a contrast to the mean of the shown objects.
+
+        Returns
+        -------
+        Utilities
+            Each part has shape (d,).
+        """
         self._check_fitted()
         self._check_population()
         if not self.errors_.has_threshold:
@@ -322,7 +341,17 @@ class ChoiceGP(MarketNumbers):
         return Utilities(*(np.asarray(part)[0] for part in found))
 
     def dominance_proba(self, X1: Any, X2: Any) -> np.ndarray:
-        """Return P(first dominates), P(second dominates), P(incomparable) for each pair of rows, (n, 3)."""
+        """Return which of two objects is better in all utilities, for each pair of rows.
+
+        Parameters
+        ----------
+        X1, X2 : DataFrame of features or encoded array (n, c)
+
+        Returns
+        -------
+        ndarray (n, 3)
+            P(first dominates), P(second dominates) and P(incomparable), without errors of answers.
+        """
         self._check_fitted()
         self._check_population()
         # One table of ids for both: two objects that training did not see must not share an effect.
@@ -333,25 +362,6 @@ class ChoiceGP(MarketNumbers):
             )
         self._warn_outside(X1, X2)
         return found
-
-    def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> "Diagnosis":
-        """Check by importance sampling whether the Gaussian approximation can be trusted.
-
-        Draws of the posterior are weighted by the exact posterior density; the tail of the weights (its Pareto k)
-        shows how well the approximation covers it.
-
-        Examples
-        --------
-        >>> from choicegp import ChoiceData, ChoiceGP
-        >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
-        >>> ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data).diagnose().effective > 1000
-        True
-        """
-        from choicegp.evaluation.diagnosis import diagnose
-
-        self._check_fitted()
-        with computing(self.device):
-            return diagnose(self.fitted_, n_draws, random_state)
 
 
 def checkpoint_of(

@@ -40,6 +40,9 @@ ADVICE = {
     "column, pass chosen='COLUMN'; for ranks, ratings, or best and worst, pass kind='ranking', kind='rating' or "
     "kind='best-worst'",
     "several-marked": "where several objects may be kept, pass kind='keep'; to leave such sets out, on_error='skip'",
+    "too-many-chosen": "if more were allowed, pass a larger at_most; to leave such sets out, on_error='skip'",
+    "tied-rank": "if these are ratings, of which the largest is the best, pass kind='rating'; to leave such sets out, "
+    "on_error='skip'",
 }
 
 # After one of these it is not clear whether anything was chosen: reporting that too would mislead.

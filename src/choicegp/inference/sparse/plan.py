@@ -10,9 +10,11 @@ from choicegp.inference.sparse.network import TrainedNetwork
 from choicegp.inference.sparse.step import SparseSettings, SparseState
 from choicegp.inference.sparse.stopping import Progress
 from choicegp.inference.starts import FIRST_VARIANCE, rescaled
-from choicegp.model.kernels import RBF, Additive, Kernel, Linear, Warped, kernel_named
+from choicegp.model.kernels import RBF, Kernel, Linear
 from choicegp.model.mapped import Mapped
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import UtilityPrior, kernel_named
+from choicegp.model.warped import Warped
+from choicegp.model.waves import Additive
 
 _LEAST_HELD_OUT = 1000  # sets from which on some are held out
 _MOST_HELD_OUT = 2048
