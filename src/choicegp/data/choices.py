@@ -125,6 +125,10 @@ class ChoiceData(OtherReaders):
         at_most : int, optional
             How many objects one was allowed to choose. A set with as many is used only through the chosen objects.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> X = pd.DataFrame({"price": [3, 5]}, index=["pen", "brush"])
@@ -181,6 +185,10 @@ class ChoiceData(OtherReaders):
         encoding, on_error, empty, missing, at_most
             As in :meth:`from_sets`.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> frame = pd.DataFrame(
@@ -231,7 +239,16 @@ class ChoiceData(OtherReaders):
         return tuple(parts)
 
     def take(self, rows: Any) -> "ChoiceData":
-        """Return the sets at these positions (int, sequence of int, bool mask or slice); the object table is kept.
+        """Return some of the sets; the object table is kept.
+
+        Parameters
+        ----------
+        rows : int, sequence of int, bool mask or slice
+            Positions of the sets, from 0.
+
+        Returns
+        -------
+        ChoiceData
 
         Examples
         --------
@@ -256,6 +273,10 @@ class ChoiceData(OtherReaders):
         random_state : int or None
             Seed. None: a new one.
 
+        Returns
+        -------
+        train, test : ChoiceData
+
         Examples
         --------
         >>> data = ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0], [0, 1], [1, 0]])
@@ -267,6 +288,14 @@ class ChoiceData(OtherReaders):
 
     def with_encoding(self, encoding: FeatureEncoding) -> "ChoiceData":
         """Return the same data with features encoded by another encoding, such as ``model.encoding_``.
+
+        Parameters
+        ----------
+        encoding : FeatureEncoding
+
+        Returns
+        -------
+        ChoiceData
 
         Examples
         --------
@@ -294,6 +323,15 @@ class ChoiceData(OtherReaders):
 
         Features are decoded. Objects that were never shown are not in it.
 
+        Parameters
+        ----------
+        set_id, object_id, chosen, respondent, weight, kind : str
+            Names of the columns; the last four are there where the data have them.
+
+        Returns
+        -------
+        DataFrame
+
         Examples
         --------
         >>> ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0]]).to_long().columns.tolist()
@@ -302,11 +340,23 @@ class ChoiceData(OtherReaders):
         return long_table(self, Roles(set_id, object_id, chosen, None, respondent, weight, kind))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the long table to a CSV, TSV or Parquet file (by suffix), whole or not at all."""
+        """Write the long table to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            Its suffix says what is written: .csv, .tsv or .parquet.
+        """
         write_table(self.to_long(), path)
 
     def describe(self) -> Description:
-        """Describe the data: sizes, objects never shown, groups, repeats, contradictions."""
+        """Describe the data: sizes, objects never shown, groups, repeats, contradictions.
+
+        Returns
+        -------
+        Description
+            ``print`` says it in words.
+        """
         return describe(self)
 
     def __len__(self) -> int:

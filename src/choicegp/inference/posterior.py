@@ -351,7 +351,22 @@ def evidence_bound(
 
 
 def factorise_on_host(covariance: np.ndarray) -> Factor:
-    """Do as `factorise` does, in NumPy: nothing is compiled for the first factors of a fit."""
+    """Return Cholesky factors of covariances, in NumPy: nothing is compiled for the first factors of a fit.
+
+    Parameters
+    ----------
+    covariance : ndarray (p, t, t)
+
+    Returns
+    -------
+    Factor
+        Roots, the jitter that each needed, and the matrices with it.
+
+    Examples
+    --------
+    >>> factorise_on_host(np.array([[[4.0]]])).root.round(3).tolist()
+    [[[2.0]]]
+    """
     n = covariance.shape[-1]
     roots, jitters, matrices = [], [], []
     for matrix in covariance:

@@ -22,10 +22,23 @@ _AT_ONCE = 8  # neighbours whose products are added at a time: a sum that is wri
 
 
 class Sites(NamedTuple):
-    """The sum of all sites."""
+    """The sum of all sites.
 
-    precision: Array  # (d, t, t)
-    linear: Array  # (d, t)
+    Attributes
+    ----------
+    precision : Array (d, t, t)
+    linear : Array (d, t)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from choicegp.inferences import Sites
+    >>> Sites(np.zeros((2, 5, 5)), np.zeros((2, 5))).linear.shape
+    (2, 5)
+    """
+
+    precision: Array
+    linear: Array
 
 
 def zero_sites(n_utilities: int, n_objects: int) -> Sites:

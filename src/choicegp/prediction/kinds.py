@@ -10,6 +10,7 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import split_sets
+from choicegp.errors import TrustWarning
 from choicegp.fitting.record import Fitted
 from choicegp.inference.respondents.posterior import NEW, StudyPosterior
 from choicegp.model.prior import Objects
@@ -44,7 +45,7 @@ def _of_people(
         warnings.warn(
             f"{unknown} of the {len(named)} respondents that these sets name are not known to the model: they are "
             "predicted as new people",
-            UserWarning,
+            TrustWarning,
             stacklevel=2,
         )
     kinds = np.full(len(data), "keep") if data.kinds is None else data.kinds

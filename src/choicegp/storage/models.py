@@ -27,7 +27,7 @@ from choicegp.errors import ChoiceGPError, Defect
 from choicegp.fitting.methods import Method
 from choicegp.fitting.record import ChosenNumber, FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
-from choicegp.model import kernels, mapped
+from choicegp.model import kernels, mapped, warped, waves
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
 from choicegp.model.kernels import Kernel
 from choicegp.model.own_likelihood import Likelihood
@@ -46,7 +46,7 @@ _MODEL = TypeVar("_MODEL")
 _CHILDREN = ("first", "second", "kernel")
 _KERNELS: dict[str, Any] = {
     name: kind
-    for name, kind in {**vars(kernels), **vars(mapped)}.items()
+    for name, kind in {**vars(kernels), **vars(waves), **vars(warped), **vars(mapped)}.items()
     if isinstance(kind, type) and issubclass(kind, Kernel)
 }
 _BEST_OBJECT = "choicegp-BatchPreferenceGP"
