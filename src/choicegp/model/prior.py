@@ -197,6 +197,8 @@ class HyperPriors(NamedTuple):
     threshold_variance: tuple[float, float] = (3.0, 1.5)
     ratio: tuple[float, float] = (-0.7, 1.5)
     own_threshold_variance: tuple[float, float] = (2.0, 1.5)
+    covariate_ratio: tuple[float, float] = (-0.7, 1.5)
+    covariate_lengthscale: tuple[float, float] = (0.5, 1.0)
 
     def for_features(self, n_features: int) -> "HyperPriors":
         """Return the priors for a number of features.
