@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from choicegp.elicitation.between import next_set_between
     from choicegp.elicitation.design import next_set, next_sets
     from choicegp.elicitation.request import Proposed
-    from choicegp.elicitation.session import ChoiceSession, Hint
+    from choicegp.elicitation.session import ChoiceSession
+    from choicegp.elicitation.stopping import Hint
     from choicegp.elicitation.store import Store
     from choicegp.errors import (
         AlreadyAnswered,
@@ -70,7 +71,8 @@ _PLACES = {
     "elicitation.between": "next_set_between",
     "elicitation.design": "next_set next_sets",
     "elicitation.request": "Proposed",
-    "elicitation.session": "ChoiceSession Hint",
+    "elicitation.session": "ChoiceSession",
+    "elicitation.stopping": "Hint",
     "elicitation.store": "Store",
     "errors": (
         "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning FileWarning NotPossible ReadingNote "

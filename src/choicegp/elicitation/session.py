@@ -5,11 +5,12 @@ import math
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from choicegp import __version__
 from choicegp.checks import check_one_of, flag_option, kind_of, number_option, seed, whole_number
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, answered_sets, answers
+from choicegp.elicitation.stopping import Hint, hint_after
 from choicegp.elicitation.store import Store, Who
 from choicegp.errors import ChoiceGPError
 
@@ -22,30 +23,8 @@ if TYPE_CHECKING:
 
 FEWEST = 4
 """Answers before the first model; until then sets fill the space of features."""
-_LITTLE = 0.02  # change of the probability of being chosen, on average
 _N_PROBES = 64  # sets for which that is predicted
 _SECONDS = 0.5  # for the search of a set
-
-
-class Hint(NamedTuple):
-    """Whether enough was asked.
-
-    Attributes
-    ----------
-    done : bool
-        Whether more answers would change little.
-    reason : str
-        Why, in a sentence.
-
-    Examples
-    --------
-    >>> from choicegp import Hint
-    >>> Hint(done=False, reason="it takes about 8 answers more").done
-    False
-    """
-
-    done: bool
-    reason: str
 
 
 class ChoiceSession:
@@ -61,6 +40,8 @@ class ChoiceSession:
     store : Store, path, URL or None
         Where answers are kept: a study, an SQLite file or a URL of PostgreSQL, from which a session resumes. None keeps
         them in memory.
+    db : path, URL or None
+        Another name for ``store``.
     participant : str, int or Participant
         Who answers. A new name is added to the study.
     set_size : int
@@ -68,8 +49,10 @@ class ChoiceSession:
     design : str
         How sets are chosen once there is a model; see `next_set`.
     model : ChoiceGP, optional
-        Its options are used for all fits. By default two utilities with a threshold, because "none of these" is always
-        an answer, and for speed without intervals and object effects.
+        Its options are used for all fits. By default two utilities, and for speed no intervals and object effects.
+    threshold : bool or "auto"
+        Of the default model: whether it knows of a threshold before "none of these" is first answered. A ``model`` has
+        its own.
     pooled : bool
         Whether one model learns from the answers of all participants; by default each has one of her own.
     max_seconds : float
@@ -101,10 +84,12 @@ class ChoiceSession:
         objects: "pd.DataFrame | None" = None,
         store: Store | str | os.PathLike[str] | None = None,
         *,
+        db: str | os.PathLike[str] | None = None,
         participant: Who = "me",
         set_size: int = 4,
         design: str = "information",
         model: "ChoiceGP | None" = None,
+        threshold: bool | str = True,
         pooled: bool = False,
         max_seconds: float = 2.0,
         random_state: int | None = 0,
@@ -114,8 +99,12 @@ class ChoiceSession:
         from choicegp.estimators.choice_gp import ChoiceGP
 
         check_one_of("design", design, HOW)
+        if db is not None:
+            if store is not None:
+                raise ChoiceGPError("store and db name the same thing: pass one of them")
+            store = db
         if model is None:
-            model = ChoiceGP(intervals="none", object_effects=False, threshold=True, random_state=random_state)
+            model = ChoiceGP(intervals="none", object_effects=False, threshold=threshold, random_state=random_state)
         if not isinstance(model, ChoiceGP):
             raise ChoiceGPError(f"model must be a ChoiceGP, not {kind_of(model)}")
         self._size, self._design = whole_number("set_size", set_size, 2), design
@@ -206,42 +195,52 @@ class ChoiceSession:
         self._request()
         return found
 
-    def tell(self, shown: Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None) -> Recorded:
-        """Record what was chosen of a set: the open question, or a set that was shown elsewhere.
+    def tell(
+        self, shown: Question | Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None
+    ) -> Recorded:
+        """Record what was chosen of a question, or of a set that was shown elsewhere.
 
-        Set and answer are recorded together or not at all.
+        Set and answer are recorded together or not at all. The same answer to a question sent again counts once; so
+        does one to a set with a ``key`` of your own.
 
         Parameters
         ----------
-        shown, chosen : iterable of object ids
+        shown : Question or iterable of object ids
+        chosen : iterable of object ids
+            Empty for "none of these".
         key : str, optional
-            Of your own: the same answer sent again counts once.
+            Of your own, for a set that was shown elsewhere.
 
         Returns
         -------
         Recorded
         """
+        if isinstance(shown, Question):
+            if key is not None:
+                raise ChoiceGPError("a question has a key of its own: leave key out")
+            return self.answer(shown, chosen)
         found = self.store.tell(self.participant, shown, chosen, key=key)
         self._request()
         return found
 
-    def none(self) -> Recorded:
-        """Answer the open question with "none of these".
+    def none(self, question: Question | str | None = None) -> Recorded:
+        """Answer a question, by default the open one, with "none of these".
 
         Returns
         -------
         Recorded
         """
-        return self.answer(self._open(), ())
+        return self.answer(self._open() if question is None else question, ())
 
-    def skip(self) -> Recorded:
-        """Answer the open question with "can't say", from which nothing is learned.
+    def skip(self, question: Question | str | None = None) -> Recorded:
+        """Answer a question, by default the open one, with "can't say", from which nothing is learned.
 
         Returns
         -------
         Recorded
         """
-        return self.store.skip(self._open().key)
+        skipped = self._open() if question is None else question
+        return self.store.skip(skipped.key if isinstance(skipped, Question) else skipped)
 
     def undo(self) -> Question:
         """Take the last answer or skip back.
@@ -264,6 +263,11 @@ class ChoiceSession:
     def data(self) -> "ChoiceData":
         """The answers that count."""
         return self.store.data(self._whose)
+
+    @property
+    def n_answers(self) -> int:
+        """Number of answers that count."""
+        return len(self.store.answers(self._whose))
 
     @property
     def model(self) -> "ChoiceGP | None":
@@ -311,12 +315,7 @@ class ChoiceSession:
         """Whether more answers would change little, judged by what the last ones changed in the predictions."""
         from choicegp.elicitation.refitting import RECENT
 
-        change = None if (current := self._current) is None else current.change
-        if change is None:
-            return Hint(False, f"it takes about {RECENT} answers more to say whether further ones would change much")
-        said = f"the last {RECENT} answers changed predicted probabilities by {100 * change:.1f} percentage points"
-        done = change < _LITTLE
-        return Hint(done, f"{said} on average: more answers would {'change little' if done else 'still change much'}")
+        return hint_after(None if (current := self._current) is None else current.change, RECENT)
 
     @property
     def done(self) -> bool:

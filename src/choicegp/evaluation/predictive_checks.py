@@ -24,7 +24,7 @@ _MEANING = {
     "all": "the share of sets of which everything is kept",
     "one": "the share of sets of which one object is kept",
     "reversed": "the share of repeated pairs in which each object was once kept where the other was rejected",
-    "mixed": "the share of repeated pairs that were kept together once and told apart once",
+    "mixed": "the share of repeated pairs that were kept together once and of which one was rejected once",
     "depends": "how much it depends on the rest of a set whether an object is kept",
     "best": "the share of sets of which the best object in a utility is kept",
     "beside": "the share kept of objects that dominate a similar one in their set",

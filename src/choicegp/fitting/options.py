@@ -133,9 +133,10 @@ class FitOptions(NamedTuple):
                 f"respondents={self.respondents!r} does not work with {what}: use inference='auto' and a ChoiceData, "
                 "or respondents='pooled'"
             )
+        auto = isinstance(self.method, Auto)
         method = self.method.decided(True) if isinstance(self.method, Auto) else self.method
         effects = False if self.object_effects is None and not self.learn_hyperparameters else self.object_effects
-        return self._replace(method=method, object_effects=effects, intervals=False)
+        return self._replace(method=method, object_effects=effects, intervals=self.intervals and auto)
 
     def with_threshold_as_in(self, data: ChoiceData) -> "FitOptions":
         """Return the options with the threshold decided by these data, for fits to parts of them too."""

@@ -142,8 +142,8 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
     largest = max(np.abs(values).max(), 1e-9)
     picture = ax.imshow(values, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
     for i, j in np.ndindex(values.shape):
-        middle, ends = float(values[i, j]), (float(low[i, j]), float(high[i, j]))
-        text = f"{_in_cell(middle)}\n{_in_cell(ends[0])} to {_in_cell(ends[1])}"
+        middle, lower, upper = (_in_cell(float(numbers[i, j])) for numbers in (values, low, high))
+        text = f"{middle}\n{lower} to {upper}"
         dark = np.abs(values[i, j]) > 0.6 * largest
         weight = "bold" if clear[i, j] else "normal"
         colour = "white" if dark else "black"

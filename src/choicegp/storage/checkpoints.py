@@ -144,7 +144,7 @@ class Checkpoint:
 
 
 class _Part:
-    """A keeper whose names are those of one part of the work."""
+    """A keeper for one part of the work, with names of its own."""
 
     def __init__(self, checkpoint: Checkpoint, name: str, kernel: Any) -> None:
         self._checkpoint, self._name, self._kernel = checkpoint, name, kernel
