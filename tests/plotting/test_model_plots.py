@@ -133,8 +133,7 @@ class TestEffects:
         features = tuple(
             f._replace(mean=f.mean * small, low=f.low * small, high=f.high * small) for f in effects.features
         )
-        relevance = effects.relevance._replace(mean=effects.relevance.mean * small[:, None])
-        axes = plots.plot_effects(model, effects=effects._replace(features=features, relevance=relevance))
+        axes = plots.plot_effects(model, effects=effects._replace(features=features))
         assert len(axes) == 3
         left, right = axes[0], axes[0].figure.axes[3]
         assert line(left, "utility 1")[1] == pytest.approx(features[0].mean[:, 0])

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -33,6 +35,20 @@ class StepTrace(NamedTuple):
     bound: Array
     objective: Array
     residual: Array
+
+
+def looped(
+    step: Callable[[Any, tuple], tuple[Any, StepTrace]], state: Any, schedule: tuple, n_steps: Array
+) -> tuple[Any, StepTrace]:
+    """Make the first steps of a schedule; one program makes any number of them."""
+
+    def one(i: Array, carry: tuple[Any, StepTrace]) -> tuple[Any, StepTrace]:
+        after, found = step(carry[0], tuple(part[i] for part in schedule))
+        return after, jax.tree.map(lambda whole, own: whole.at[i].set(own), carry[1], found)
+
+    nothing = jnp.zeros(len(schedule[0]))
+    state = jax.tree.map(jnp.asarray, state)
+    return jax.lax.fori_loop(0, n_steps, one, (state, StepTrace(nothing, nothing, nothing)))
 
 
 class Course(NamedTuple):
@@ -64,7 +80,7 @@ class AnnealedInference(ABC):
 
     def __init__(self, task: Task, grown: Sequence[Any] = ()) -> None:
         self.task, self.grown = task, grown
-        self.piece = BLOCK  # steps between two looks at the clock
+        self.seconds_of_step = 0.0  # the latest that was measured
         self._is_interrupted = False
 
     @abstractmethod
@@ -90,6 +106,11 @@ class AnnealedInference(ABC):
     @abstractmethod
     def steadier(self, state: Any) -> Any:
         """Return a state from which steps that left the numbers may be tried again."""
+
+    @property
+    def piece(self) -> int:
+        """Number of steps between two looks at the clock."""
+        return BLOCK
 
     @abstractmethod
     def conclude(self, course: Course, verdict: Verdict) -> Any:
@@ -152,13 +173,17 @@ class AnnealedInference(ABC):
     def _advanced(self, state: Any, schedule: Schedule, say: Callable[[int, float], None]) -> tuple[Any, StepTrace]:
         """Make the steps of a schedule, or those for which there is time, a few at a time."""
         traces: list[StepTrace] = []
-        for n in range(0, BLOCK, self.piece):
-            state, trace = self.advance(state, tuple(part[n : n + self.piece] for part in schedule))  # type: ignore[arg-type]
+        n, clock = 0, self.task.watch.clock
+        while n < BLOCK:
+            piece, start = min(self.piece, BLOCK - n), clock.seconds
+            state, trace = self.advance(state, tuple(part[n : n + piece] for part in schedule))  # type: ignore[arg-type]
             traces.append(StepTrace(*(np.asarray(part) for part in trace)))  # type: ignore[arg-type]
             if not np.all(np.isfinite(traces[-1].objective)):
                 break
-            say(n + self.piece, float(traces[-1].bound[-1]))
-            if n + self.piece < BLOCK and self.task.watch.is_up:
+            n += piece
+            self.seconds_of_step = (clock.seconds - start) / piece
+            say(n, float(traces[-1].bound[-1]))
+            if n < BLOCK and self.task.watch.is_up:
                 break
         return state, StepTrace(*map(np.concatenate, zip(*traces, strict=True)))  # type: ignore[arg-type]
 

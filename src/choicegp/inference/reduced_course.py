@@ -6,6 +6,7 @@ Where half of the objects would not be enough, the last steps are made with all.
 and scored, with all objects.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -110,7 +111,8 @@ class ReducedInference(DenseInference):
         """Make the steps of a schedule."""
         if isinstance(state, DenseState):
             return super().advance(state, schedule)
-        return run_reduced(state, schedule, self.problem, self.among, self.normals, self.task.learning)
+        given = (self.problem, self.among, self.normals, self.task.learning)
+        return self.in_block(partial(run_reduced, state), schedule, *given)
 
     def is_healthy(self, state: Any) -> bool:
         """Say whether the numbers of a state are finite."""

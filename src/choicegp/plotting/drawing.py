@@ -25,7 +25,7 @@ _LABEL: dict[str, Any] = {
     "arrowprops": {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
 }  # fmt: skip
 _MOST_BARS = 16  # objects whose uncertainty is drawn: more would be a mesh
-_DIFFERENT = 5.0  # times as large: the smaller utility would be a flat line
+_DIFFERENT = 3.0  # times as large: the smaller utility would be nearly a flat line
 _THRESHOLD: dict[str, Any] = {"color": "black", "zorder": 3.5}
 
 
@@ -39,12 +39,15 @@ def new_panels(n: int) -> NDArray[Any]:
     return grid
 
 
-def own_scales(axes: NDArray[Any], effects: Sequence[FeatureEffect], sizes: NDArray[np.float64]) -> NDArray[Any] | None:
+def own_scales(
+    axes: NDArray[Any], effects: Sequence[FeatureEffect], of_all: Sequence[FeatureEffect]
+) -> NDArray[Any] | None:
     """Give two utilities of very different size a vertical scale each, with a common zero; None where one serves both.
 
     Answers without errors leave the scale of a utility open: one may be many times as large as the other, which would
-    be a flat line beside it.
+    be a flat line beside it. The size of a utility is how far its bands reach, over ``of_all`` features.
     """
+    sizes = np.max([np.maximum(np.abs(one.low), np.abs(one.high)).max(axis=0) for one in of_all], axis=0)
     if len(sizes) != 2 or not 0.0 < _DIFFERENT * sizes.min() < sizes.max():
         return None
     seconds = np.array([ax.twinx() for ax in axes], dtype=object)

@@ -128,7 +128,7 @@ def plot_effects(
         panels = np.asarray(axes, dtype=object).ravel()
         if len(panels) != len(chosen):
             raise ChoiceGPError(f"there are {len(chosen)} features to draw but {len(panels)} axes")
-    seconds = own_scales(panels, chosen, effects.relevance.mean.max(axis=1)) if axes is None else None
+    seconds = own_scales(panels, chosen, effects.features) if axes is None else None
     for k, (ax, effect) in enumerate(zip(panels, chosen, strict=True)):
         draw_effect(ax, effect, None if seconds is None else seconds[k])
         ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
