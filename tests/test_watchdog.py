@@ -1,4 +1,4 @@
-"""A fit in a fresh process ends in time and gives the same answer on one core and on all; `watchdog.py` runs the rest."""
+"""A fit in a fresh process ends in time, with the same answer on one core and on two; `watchdog.py` runs the rest."""
 
 import os
 
