@@ -149,7 +149,7 @@ def test_nobody_is_named(halves, model):
 
 
 def test_questions_for_one_person_are_refused(model, halves):
-    with pytest.raises(ChoiceGPError, match="knows one person"):
+    with pytest.raises(ChoiceGPError, match="for models of one person"):
         model.diagnose()
     pooled = ChoiceGP(2, **QUICK).fit(halves[0])
     assert any("6 respondents were pooled" in note for note in pooled.fit_result_.notes)
