@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets, next_set
 
 QUICK = {"object_effects": False, "intervals": "none", "n_restarts": 1, "max_iter": 36, "progress": False}
 
@@ -46,6 +46,17 @@ def test_people_who_are_not_known_are_new_ones(model, halves):
         named = model.predict_proba(strangers)
     for one, other in zip(named, model.predict_proba(unnamed), strict=True):
         np.testing.assert_allclose(one, other)
+
+
+def test_the_next_set_is_for_one_person(model, study):
+    table = pd.DataFrame(study.data.X, columns=study.data.feature_names)
+    known, new = (next_set(model, table, 3, respondent=who, seconds=60.0, random_state=0) for who in (0, "a stranger"))
+    assert set(known.shown) <= set(table.index)
+    assert 0.0 < known.value < new.value, "there is less to learn about somebody who has answered"
+    many = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=table.columns)
+    assert len(set(next_set(model, many, 3, how="best", respondent=5, random_state=0).shown)) == 3
+    with pytest.raises(ChoiceGPError, match="this model is of many people: pass respondent=NAME"):
+        next_set(model, table, 3)
 
 
 def test_the_order_of_sets_and_people_changes_nothing_but_rounding(model, halves):
@@ -138,7 +149,7 @@ def test_nobody_is_named(halves, model):
 
 
 def test_questions_for_one_person_are_refused(model, halves):
-    with pytest.raises(ChoiceGPError, match="knows one person"):
+    with pytest.raises(ChoiceGPError, match="for models of one person"):
         model.diagnose()
     pooled = ChoiceGP(2, **QUICK).fit(halves[0])
     assert any("6 respondents were pooled" in note for note in pooled.fit_result_.notes)

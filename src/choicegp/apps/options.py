@@ -17,6 +17,7 @@ from choicegp.errors import ChoiceGPError
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
+    from choicegp.storage.checkpoints import BesideOutput
 
 Seed = Annotated[
     int, Option("--seed", min=0, metavar="NUMBER", help="Random seed: the same seed gives the same result.")
@@ -221,6 +222,24 @@ class TableOptions(ReadingOptions):
         for option, value in (("--alternatives", self.alternatives), ("--sep", self.sep)):
             if value is not None and not self.wide:
                 raise ChoiceGPError(f"{option} is for wide tables; add --wide")
+
+
+CheckpointFile = Annotated[
+    str | None,
+    Option(
+        "--checkpoint", metavar="FILE", show_default="the output file with .checkpoint",
+        help="File from which the same command continues after an interrupt. It is written after half a minute.",
+    ),
+]  # fmt: skip
+
+
+def checkpoint_place(named: str | None, output: str | None) -> "str | BesideOutput | None":
+    """Return where a checkpoint goes: where it was asked for or, where a fit has an output file, beside that."""
+    if named is not None or output is None:
+        return named
+    from choicegp.storage.checkpoints import BesideOutput
+
+    return BesideOutput(output)
 
 
 _KERNEL = Option("--kernel", metavar="NAME", help="Kernel: auto, rbf, matern52, linear, additive ...")

@@ -129,6 +129,10 @@ class ChoiceData(OtherReaders):
         at_most : int, optional
             How many objects one was allowed to choose. A set with as many is used only through the chosen objects.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> X = pd.DataFrame({"price": [3, 5]}, index=["pen", "brush"])
@@ -188,6 +192,10 @@ class ChoiceData(OtherReaders):
         covariates : sequence of str
             Columns that describe the respondent, such as her age; see :meth:`with_covariates`.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> frame = pd.DataFrame(
@@ -243,7 +251,7 @@ class ChoiceData(OtherReaders):
         return tuple(parts)
 
     def take(self, rows: Any) -> "ChoiceData":
-        """Return the sets at these positions (int, sequence of int, bool mask or slice); the object table is kept.
+        """Return the sets at positions ``rows`` (int, ints, bool mask or slice); the object table is kept.
 
         Examples
         --------
@@ -267,6 +275,10 @@ class ChoiceData(OtherReaders):
             With ``"respondent"`` all sets of a person fall into the same part.
         random_state : int or None
             Seed. None: a new one.
+
+        Returns
+        -------
+        train, test : ChoiceData
 
         Examples
         --------
@@ -325,6 +337,15 @@ class ChoiceData(OtherReaders):
 
         Features are decoded. Objects that were never shown are not in it.
 
+        Parameters
+        ----------
+        set_id, object_id, chosen, respondent, weight, kind : str
+            Names of the columns; the last four are there where the data have them.
+
+        Returns
+        -------
+        DataFrame
+
         Examples
         --------
         >>> ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0]]).to_long().columns.tolist()
@@ -333,11 +354,11 @@ class ChoiceData(OtherReaders):
         return long_table(self, Roles(set_id, object_id, chosen, None, respondent, weight, kind))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the long table to a CSV, TSV or Parquet file (by suffix), whole or not at all."""
+        """Write the long table to the file ``path`` (.csv, .tsv or .parquet), whole or not at all."""
         write_table(self.to_long(), path)
 
     def describe(self) -> Description:
-        """Describe the data: sizes, objects never shown, groups, repeats, contradictions."""
+        """Return sizes, objects never shown, groups, repeats and contradictions; ``print`` says them in words."""
         return describe(self)
 
     def __len__(self) -> int:

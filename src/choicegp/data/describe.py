@@ -100,7 +100,7 @@ class Description:
             ),
             (
                 self.n_never_shown,
-                f"Never shown: {some(self.n_never_shown, 'object')}. These are predicted from features alone.",
+                f"Never shown: {some(self.n_never_shown, 'object')}. {_predicted(self.n_never_shown)}",
             ),
             (
                 self.n_components > 1,
@@ -118,6 +118,11 @@ class Description:
         return "\n".join(line for applies, line in lines if applies)
 
 
+def _predicted(n_never_shown: int) -> str:
+    alone = n_never_shown == 1
+    return f"{'It is' if alone else 'They are'} predicted from {'its' if alone else 'their'} features alone."
+
+
 def describe(data: "ChoiceData") -> Description:
     """Describe choice data.
 
@@ -130,7 +135,7 @@ def describe(data: "ChoiceData") -> Description:
     3 objects with 1 feature: x0.
     50.0% of the shown objects were chosen.
     Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.
-    Never shown: 1 object. These are predicted from features alone.
+    Never shown: 1 object. It is predicted from its features alone.
     """
     sizes, starts = np.diff(data.offsets), data.offsets[:-1]
     n_empty = None if data.flat_chosen is None else int((~np.logical_or.reduceat(data.flat_chosen, starts)).sum())

@@ -10,9 +10,9 @@ from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.methods import Auto, Dense, Method, Paper, Sparse, method_option
 from choicegp.model.error_models import DISCERNIBILITY, RULES, ErrorModel
-from choicegp.model.kernels import Kernel, kernel_named
+from choicegp.model.kernels import Kernel
 from choicegp.model.own_likelihood import Likelihood
-from choicegp.model.prior import HyperPriors
+from choicegp.model.prior import HyperPriors, kernel_named
 
 AUTO_DENSE = 1500
 """Shown objects up to which "auto" means dense inference: then it takes about as long as a sparse one."""

@@ -14,7 +14,7 @@ from choicegp.data.covariates import CovariateCoding
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import FitResult, Fitted, drawn_seed_note, excess_note, notes_on, scaling
-from choicegp.inference.driver import Learning, Task, Watch, run
+from choicegp.inference.driver import NOTHING, Keeper, Learning, Task, Watch, run
 from choicegp.inference.problem import distinct_objects
 from choicegp.inference.respondents.course import InferredStudy, StudyInference
 from choicegp.inference.respondents.posterior import CrowdSites, PeopleDraws, StudyPosterior
@@ -43,10 +43,13 @@ class _Fit(NamedTuple):
     found: InferredStudy
 
 
-def fit_study(data: ChoiceData, options: FitOptions, first_prior: Any, clock: Clock) -> Fitted:
+def fit_study(
+    data: ChoiceData, options: FitOptions, first_prior: Any, clock: Clock, keeper: Keeper = NOTHING
+) -> Fitted:
     """Fit all people together; the caller sets precision and device.
 
-    ``first_prior`` makes the population's prior at which a fit starts from options and the number of features.
+    ``first_prior`` makes the population's prior at which a fit starts from options and the number of features;
+    ``keeper`` keeps the states of the fit.
     """
     people, ids = numbered_respondents(data)
     centre, scale = scaling(data, options.standardize)
@@ -72,8 +75,9 @@ def fit_study(data: ChoiceData, options: FitOptions, first_prior: Any, clock: Cl
                 prior = UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, np.log(size))
             hyperpriors = options.hyperpriors_for(X.shape[1])
             learning = Learning(hyperpriors, options.learn_lapse, options.learn_hyperparameters)
+            watch = Watch(clock, report, keeper.part("effects" if effects else "plain"))
             task = Task(
-                prior, None, learning, Watch(clock, report), options.n_restarts or _STARTS,  # type: ignore[arg-type]
+                prior, None, learning, watch, options.n_restarts or _STARTS,  # type: ignore[arg-type]
                 options.method.n_steps, options.tol, options.lapse, options.random_state,
                 n_threads(options.n_jobs, len(objects.X)),
             )  # fmt: skip
@@ -163,15 +167,17 @@ def _inferred(task: Task, objects: Objects, answers: Answers, n_people: int, *, 
     with linear_algebra_for(p * len(points.X)):
         if n_people > 1.5 * _FIRST_PEOPLE and not alone:
             some = np.random.default_rng([task.seed, 19]).permutation(n_people)[:_FIRST_PEOPLE]
-            first = infer_study(StudyInference(task, studied(objects, points, _of(answers, some), len(some), d)))
+            own = task._replace(watch=task.watch.part("first people", task.prior.kernels))
+            first = infer_study(StudyInference(own, studied(objects, points, _of(answers, some), len(some), d)))
             before = first.prior, first.population
         n_restarts = _PERSON_STARTS if n_people <= _MANY_PEOPLE else 1
+        task = task._replace(watch=task.watch.part("all people", task.prior.kernels))
         return _Fit(task, study, infer_study(StudyInference(task, study, before, alone=alone, n_restarts=n_restarts)))
 
 
 def infer_study(inference: StudyInference) -> InferredStudy:
     """Run an inference to its end; one that failed is a clear error."""
-    found: InferredStudy = inference.conclude(*run(inference))
+    found: InferredStudy = inference.conclude(*run(inference, inference.task.watch.keeper))
     if found.status == "failed" or not np.isfinite(found.elbo):
         raise ChoiceGPError(f"the fit failed: {found.message}. Try standardize=True, or another kernel")
     return found

@@ -12,6 +12,7 @@ import pandas as pd
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import split_sets
+from choicegp.errors import TrustWarning
 from choicegp.fitting.record import Fitted
 from choicegp.inference.respondents.posterior import NEW, StudyPosterior
 from choicegp.model.prior import Objects
@@ -48,7 +49,7 @@ def _of_people(
         warnings.warn(
             f"{unknown} of the {len(named)} respondents that these sets name are not known to the model: they are "
             "predicted as new people",
-            UserWarning,
+            TrustWarning,
             stacklevel=2,
         )
     kinds = np.full(len(data), "keep") if data.kinds is None else data.kinds

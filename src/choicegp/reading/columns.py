@@ -114,7 +114,12 @@ def long_columns(
         names = ", ".join(f"{name!r} ({role})" for role, name in absent)
         no_choices = "; pass chosen=None (--no-choices) if there are no choices" if "chosen" in dict(absent) else ""
         free = [column for column in table.columns if column not in taken]
-        raise ChoiceGPError(f"{source}: there is no column {names}; {_help(absent, free)}{has}{no_choices}")
+        offered = _offered(roles, absent, free)
+        unknown = ", ".join(f"{role}='COLUMN'" for role in dict(absent) if role not in offered)
+        name_them = f"; name the right one with {unknown}" if unknown else ""
+        raise ChoiceGPError(
+            f"{source}: there is no column {names}; {_hints(offered, free)}{has}{name_them}{no_choices}"
+        )
     of_people = name_list(covariates, "covariates") if len(covariates) else []
     if of_people and roles.respondent is None:
         raise ChoiceGPError("covariates describe the respondents: pass respondent=COLUMN too")
@@ -148,20 +153,28 @@ def long_columns(
     )  # fmt: skip
 
 
-def _help(absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
-    """Say which columns may be meant by names that are not there."""
+def _offered(roles: Roles, absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> dict[str, Any]:
+    """Return which columns may be meant by names that are not there, for each role."""
     # The closest first, so that Choice is taken for choice, not for choice_id.
     pairs = sorted(
-        ((_closeness(name, one), role, one) for role, name in absent for one in free), key=lambda pair: -pair[0]
+        ((_closeness(name, one), role, name, one) for role, name in absent for one in free), key=lambda pair: -pair[0]
     )
-    meant: dict[str, Any] = {}
-    for closeness, role, one in pairs:
-        if closeness >= _CLOSE and role not in meant and one not in meant.values():
-            meant[role] = one
-    questions = close_names(dict(absent).get("kind", ""), get_args(Question))
-    if questions and "kind" in dict(absent):
-        meant["kind"] = questions[0]
-    offers = ", ".join(f"{role}={meant[role]!r}" for role, _ in absent if role in meant)
+    meant: dict[tuple[str, Any], Any] = {}
+    for closeness, role, name, one in pairs:
+        if closeness >= _CLOSE and (role, name) not in meant and one not in meant.values():
+            meant[role, name] = one
+    kind = dict(absent).get("kind", "")
+    questions = close_names(kind, get_args(Question))
+    if questions and kind:
+        meant["kind", kind] = questions[0]
+    # Of a set id of several columns all are offered: one alone would join the sets of several people.
+    of_set = [meant.get(("set_id", name), name) for role, name in roles.columns() if role == "set_id"]
+    offered = {role: of_set if role == "set_id" and len(of_set) > 1 else one for (role, _), one in meant.items()}
+    return {role: offered[role] for role in dict(absent) if role in offered}
+
+
+def _hints(offered: dict[str, Any], free: Sequence[Any]) -> str:
+    offers = ", ".join(f"{role}={one!r}" for role, one in offered.items())
     hint = wide_hint(free)
     return (f"did you mean {offers}? " if offers else "") + (f"{hint}; " if hint else "")
 

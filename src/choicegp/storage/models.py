@@ -27,7 +27,7 @@ from choicegp.errors import ChoiceGPError, Defect
 from choicegp.fitting.methods import Method
 from choicegp.fitting.record import ChosenNumber, FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
-from choicegp.model import kernels, mapped
+from choicegp.model import kernels, mapped, warped, waves
 from choicegp.model.covariates import OfPeople
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
 from choicegp.model.kernels import Kernel
@@ -47,7 +47,13 @@ _MODEL = TypeVar("_MODEL")
 _CHILDREN = ("first", "second", "kernel")
 _KERNELS: dict[str, Any] = {
     name: kind
-    for name, kind in {**vars(kernels), **vars(mapped), "OfPeople": OfPeople}.items()
+    for name, kind in {
+        **vars(kernels),
+        **vars(waves),
+        **vars(warped),
+        **vars(mapped),
+        "OfPeople": OfPeople,
+    }.items()
     if isinstance(kind, type) and issubclass(kind, Kernel)
 }
 _BEST_OBJECT = "choicegp-BatchPreferenceGP"
