@@ -246,7 +246,7 @@ def sampled(halves):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "N_WARM_UP", 6)
         patch.setattr(sampling, "LOOKS", (16,))
-        return ChoiceGP(2, respondents="hierarchical", **QUICK | {"intervals": "auto"}).fit(halves[0])
+        return ChoiceGP(2, respondents="hierarchical", **QUICK | {"inference": "mcmc", "max_iter": None}).fit(halves[0])
 
 
 def test_people_are_sampled(sampled, model, halves, study):

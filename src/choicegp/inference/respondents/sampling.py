@@ -188,4 +188,7 @@ def with_draws(task: Task, study: Study, found: InferredStudy) -> tuple[PeopleDr
     state, verdict = run(sampling)
     if not state.blocks:
         return None, verdict.message
-    return sampling.conclude(state, verdict), f"{SAMPLED}: {verdict.message.removesuffix(': ' + MORE)}"
+    draws = sampling.conclude(state, verdict)
+    if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(draws)):
+        return None, "the draws of the chains are not finite"
+    return draws, f"{SAMPLED}: {verdict.message.removesuffix(': ' + MORE)}"
