@@ -19,6 +19,7 @@ Ellipses.  The choices of a person (`choicegp.datasets.load_ellipses`): leave-on
 and without, one to four utilities.
 
     python studies/answers.py threshold|intervals|rule|ellipses [--seeds 20] [--first 0] [--data FOLDER]
+    python studies/answers.py rule --utilities 3 --made-by best-in-one     # one row of the table
 """
 
 import argparse
@@ -92,10 +93,10 @@ def intervals(seeds: range) -> None:
     print(f"inside in both utilities: {n_inside} of {len(seeds)}")
 
 
-def rule(seeds: range) -> None:
+def rule(seeds: range, numbers: tuple[int, ...] = (2, 3), made_by: tuple[str, ...] = RULES) -> None:
     """Print how often leave-one-out finds the rule that made the data."""
-    for d in (2, 3):
-        for true in RULES:
+    for d in numbers:
+        for true in made_by:
             gains = []
             for seed in seeds:
                 rng = np.random.default_rng([seed, d, 19])
@@ -107,6 +108,7 @@ def rule(seeds: range) -> None:
                     ChoiceGP(d, rule=name, object_effects=False, **QUICK).fit(data).loo().elpd for name in (true, other)
                 ]
                 gains.append(elpd[0] - elpd[1])
+                print(f"seed {seed}: gain {gains[-1]:.1f}", flush=True)
             print(f"d = {d}, made by {true}: found in {np.sum(np.array(gains) > 0)} of {len(seeds)}, "
                   f"smallest gain {min(gains):.1f}, median {np.median(gains):.1f}", flush=True)  # fmt: skip
 
@@ -131,13 +133,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--data", help="folder of published tables")
+    parser.add_argument("--utilities", type=int, help="of the rule: this number of utilities alone")
+    parser.add_argument("--made-by", choices=RULES, help="of the rule: data made by this one alone")
     args = parser.parse_args()
+    seeds = range(args.first, args.first + args.seeds)
     if args.part == "ellipses":
         ellipses(args.data)
+    elif args.part == "rule":
+        rule(seeds, (args.utilities,) if args.utilities else (2, 3), (args.made_by,) if args.made_by else RULES)
     else:
-        {"threshold": threshold, "intervals": intervals, "rule": rule}[args.part](
-            range(args.first, args.first + args.seeds)
-        )
+        {"threshold": threshold, "intervals": intervals}[args.part](seeds)
 
 
 if __name__ == "__main__":

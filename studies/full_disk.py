@@ -1,9 +1,9 @@
 """Whether answers survive a disk that is really full, and a file system that is really read-only (Linux, as root).
 
-A small file system is mounted in memory.  A study on it, in an SQLite file and in a tablespace of PostgreSQL, is answered
-until the disk is full; the same is then sent three times more, another process reads the study, the file system is
-enlarged, and all is sent again.  Then an SQLite file whose file system becomes read-only, and a study that is to be
-created on a full disk.
+A small file system is mounted in memory. A study on it, in an SQLite file and in a tablespace of PostgreSQL, is
+answered until the disk is full; the same is then sent three times more, another process reads the study, the file
+system is enlarged, and all is sent again. Then an SQLite file whose file system becomes read-only, and a study that is
+to be created on a full disk.
 
     python studies/full_disk.py
 """

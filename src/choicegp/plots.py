@@ -1,4 +1,4 @@
-"""Plots of a fitted model, of its calibration, of shares, and of a search for the number of utilities.
+"""Plots of a fitted model, of its calibration, of preferences, of shares, and of a search for the number of utilities.
 
 Every function returns the Axes that it drew on and shows nothing by itself; the picture is their ``figure``, which has
 ``savefig``. With ``ax`` (or ``axes``) it draws on Axes that exist; without, on a new Figure of its own.
@@ -21,6 +21,7 @@ from choicegp.plotting.model_plots import (
     plot_relevance,
     plot_utilities,
 )
+from choicegp.plotting.preferences_plot import plot_preferences
 from choicegp.plotting.selection_plot import plot_selection
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "plot_elasticities",
     "plot_elbo",
     "plot_objects",
+    "plot_preferences",
     "plot_relevance",
     "plot_segments",
     "plot_selection",

@@ -1,9 +1,16 @@
-"""The shell reaches every model: fit with a name, then predict and plot from the file."""
+"""The shell reaches every model: fit with a name, then predict, plot and select from the file."""
+
+from types import SimpleNamespace
 
 import pytest
 
+from choicegp import BatchPreferenceGP, ChoiceData, ChoiceGP
+from choicegp.apps import models
 from choicegp.apps.models import MODELS, class_of, load, made
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators import n_utilities
+from choicegp.reporting import summaries
+from choicegp.storage import archive
 
 TABLE = "choice_id,alt_id,choice,price\n1,a,1,3\n1,b,0,5\n2,a,1,3\n2,c,0,4\n3,b,0,5\n3,c,1,4\n"
 
@@ -26,8 +33,8 @@ def test_options_reach_the_model():
     assert made("preference", {"max_seconds": ("--max-seconds", 3.0)}).max_seconds == 3.0
 
 
-def test_a_fitted_model_is_read_by_predict_and_refused_by_plot(run, tmp_path):
-    file, model = str(tmp_path / "choices.csv"), str(tmp_path / "model.cgp")
+def test_a_fitted_model_is_read_by_predict_plot_and_select(run, tmp_path, monkeypatch):
+    file, model, plots = str(tmp_path / "choices.csv"), str(tmp_path / "model.cgp"), str(tmp_path / "plots")
     (tmp_path / "choices.csv").write_text(TABLE)
     code, out, err = run("fit", file, "--model", "preference", "-o", model)
     assert code == 0, err
@@ -36,9 +43,55 @@ def test_a_fitted_model_is_read_by_predict_and_refused_by_plot(run, tmp_path):
     code, out, _ = run("predict", model, file)
     assert code == 0
     assert out.split()[:2] == ["set", "object"]
-    code, _, err = run("plot", model, "-o", str(tmp_path / "plots"))
-    assert code == 2
-    assert "a PreferenceGP has no posterior of utilities to draw" in err
+    code, out, err = run("plot", model, "-o", plots)
+    assert code == 0, err
+    assert out.split() == [f"{plots}/objects.png", f"{plots}/preferences.png"]
+    code, _, err = run("plot", model, "--kind", "effects", "-o", plots)
+    assert (code, "PreferenceGP has no posterior of utilities" in err) == (2, True)
+    asked = searched(monkeypatch)
+    assert run("select", model)[0] == 0
+    assert asked[0][0] == load(model).data_
+    assert asked[0][1]["rule"] == "pareto"
+
+
+def searched(monkeypatch) -> list:
+    """Return the data and options of every search for a number of utilities, none of which is made."""
+    asked = []
+    monkeypatch.setattr(n_utilities, "select_n_utilities", lambda data, *_, **options: asked.append((data, options)))
+    monkeypatch.setattr(summaries, "selection_in_words", str)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [("general-preference", ["preferences"]), ("pair", ["preferences"]), ("embedding", ["objects"])],
+)
+def test_every_model_has_a_picture(name, kinds, run, tmp_path):
+    data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    quick = {"max_epochs": 2, "n_units": 4} if name == "embedding" else {"max_iter": 2, "n_restarts": 1}
+    class_of(name)(progress=False, **quick).fit(data).save(tmp_path / "model.cgp")
+    code, out, err = run("plot", str(tmp_path / "model.cgp"), "-o", str(tmp_path))
+    assert code == 0, err
+    assert [line.rpartition("/")[2] for line in out.split()] == [f"{kind}.png" for kind in kinds]
+
+
+def test_a_search_takes_the_choices_and_the_options_of_a_model_file(run, monkeypatch):
+    asked = searched(monkeypatch)
+    data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    files = {
+        "a.cgp": ChoiceGP(1, rule="best-in-one", object_effects=False)._keep(SimpleNamespace(data=data)),
+        "b.cgp": BatchPreferenceGP()._keep(SimpleNamespace(data=data)),
+    }
+    monkeypatch.setattr(archive, "kind_of", lambda path: files[path]._format)
+    monkeypatch.setattr(models, "load", files.get)
+    assert run("select", "a.cgp", "--lapse", "0.1")[0] == 0
+    found, options = asked[0]
+    assert found == data
+    assert (options["rule"], options["lapse"], options["object_effects"]) == ("best-in-one", 0.1, False)
+    code, _, err = run("select", "a.cgp", "--set-id", "task")
+    assert (code, "whose choices are read already: leave --set-id out" in err) == (2, True)
+    assert run("select", "b.cgp")[0] == 0
+    assert asked[1][0].kinds.tolist() == ["best"] * 3
 
 
 def test_a_threshold_and_a_rule_reach_the_model(run, tmp_path):

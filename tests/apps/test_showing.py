@@ -42,7 +42,7 @@ def test_a_report_is_written_with_what_was_asked_for(fitted, run, tmp_path):
         (["report", "model.cgp", "--change", "pen price=3"], "OBJECT:FEATURE=VALUE or OBJECT:withdrawn"),
         (["report", "model.cgp", "--change", "pen:price=cheap"], "the feature price has numbers, not 'cheap'"),
         (["report", "model.cgp", "--data", "table.csv"], "choice_id"),
-        (["plot", "model.cgp"], "has no posterior of utilities to draw"),
+        (["plot", "model.cgp", "--kind", "effects"], "has no posterior of utilities"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line_and_nothing_is_written(fitted, run, tmp_path, arguments, problem):

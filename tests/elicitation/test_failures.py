@@ -98,7 +98,9 @@ def test_files_that_may_not_grow(file, pens):
     resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(f"{file}-wal"), hard))
     try:
         for _ in range(2):
-            with pytest.raises(StoreError, match=r"study.db cannot be read or written: the disk reports .* Nothing was"):
+            with pytest.raises(
+                StoreError, match=r"study.db cannot be read or written: the disk reports .* Nothing was"
+            ):
                 store.answer(key, ["cap"])
         assert len(store.answers()) == 1, "what was recorded can be read"
     finally:

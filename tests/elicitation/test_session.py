@@ -82,7 +82,7 @@ def test_a_question_is_told_and_skipped_as_a_record(tmp_path, fits):
         question = session.ask()
         assert (question.id, question.why) == (question.key, question.reason)
         assert [session.tell(question, question.shown[:1]).repeated for _ in range(2)] == [False, True]
-        with pytest.raises(ChoiceGPError, match="an answer .* was recorded for this question before"):
+        with pytest.raises(ChoiceGPError, match=r"an answer .* was recorded for this question before"):
             session.tell(question, [])
         with pytest.raises(ChoiceGPError, match="a question has a key of its own: leave key out"):
             session.tell(question, [], key="k")

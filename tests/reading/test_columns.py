@@ -85,6 +85,11 @@ def test_close_names_are_offered(tmp_path):
         ChoiceData.from_long(path)
     with pytest.raises(ChoiceGPError, match=r"no feature column 'Prices'; did you mean 'price'\?"):
         ChoiceData.from_long(path, set_id="task", features=["Prices"], **ROLES)
+    # One column of a set id alone would join the sets of several people.
+    with pytest.raises(ChoiceGPError, match=r"did you mean set_id=\['respondent', 'task'\]\? the columns"):
+        ChoiceData.from_long(path, set_id=["Respondents", "task"], **ROLES)
+    with pytest.raises(ChoiceGPError, match=r"did you mean set_id=\['respondent', 'task'\]\? the columns"):
+        ChoiceData.from_long(path, set_id=["Respondents", "tasks"], **ROLES)
     assert close_names("alt_id", ["Alt ID", "altitude"]) == ["Alt ID"]
     assert close_names("weight", ["price", "colour"]) == []
 

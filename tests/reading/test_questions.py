@@ -108,6 +108,9 @@ def test_objects_without_a_rank_are_below_the_others():
 def test_rankings_that_cannot_be_right(ranks, kind):
     frame = long(choice=pd.Series([*ranks, 1, 2], dtype=object))
     assert [found[0] for found in kinds_of_defects(frame, kind="ranking")] == [kind]
+    if kind == "tied-rank":
+        with pytest.raises(ChoiceDataError, match=r"if these are ratings.*pass kind='rating'"):
+            ChoiceData.from_long(frame, kind="ranking")
 
 
 def test_ratings_become_pairs_and_ties_are_counted():
@@ -137,6 +140,8 @@ def test_ticks_under_a_limit_are_used_as_far_as_it_does_not_touch_them():
     assert named(data) == [(7, "keep", ["pen", "ink"], ["pen", "ink"]), (8, "keep", ["pen", "ink"], ["pen"])]
     assert ChoiceData.from_long(frame, at_most=3) == ChoiceData.from_long(frame)
     assert kinds_of_defects(long(choice=1), at_most=2) == [("too-many-chosen", 0, 7)]
+    with pytest.raises(ChoiceDataError, match=r"3 objects are chosen where at most 2 were .* a larger at_most"):
+        ChoiceData.from_long(long(choice=1), at_most=2)
     with pytest.raises(ChoiceGPError, match=r"at_most=1 asks for one object.*use kind='best'"):
         ChoiceData.from_long(frame, at_most=1)
     with pytest.raises(ChoiceGPError, match="at_most limits how many objects are kept"):

@@ -1,9 +1,16 @@
 """Models by the names that the command line has for them: which class learns what, and whose file a file is."""
 
 import importlib
-from typing import Any
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from choicegp.apps.options import ModelOptions, TableOptions
 from choicegp.errors import ChoiceGPError
+
+if TYPE_CHECKING:
+    from choicegp.data.choices import ChoiceData
 
 _CLASSES = {
     "choice": ("choice_gp", "ChoiceGP"),
@@ -54,3 +61,26 @@ def load(path: str) -> Any:
         if class_of(name)._format == kind:
             return class_of(name).load(path)
     return class_of("choice").load(path)
+
+
+def choices_and_options(table: TableOptions, model: ModelOptions) -> "tuple[ChoiceData, dict[str, Any]]":
+    """Read a table; or take the choices that a model file keeps, with its model's options where none are given."""
+    from choicegp.storage.archive import kind_of
+
+    if not kind_of(table.file).startswith("choicegp-"):
+        options = model.arguments()  # before a large table is read
+        return table.read(), options
+    for field in fields(table):
+        if field.name != "file" and getattr(table, field.name) != field.default:
+            option = f"--{field.name.replace('_', '-')}"
+            raise ChoiceGPError(f"{table.file} is a model, whose choices are read already: leave {option} out")
+    fitted = load(table.file)
+    data = fitted.data_
+    if isinstance(fitted, class_of("best")) and data.kinds is None:
+        # It asks for the one best object of every set, whatever its data say was asked.
+        data = replace(data, kinds=np.full(len(data), "best", dtype=object))
+    if not isinstance(fitted, class_of("choice")):
+        return data, model.arguments()
+    own = fitted.get_params(deep=False)
+    given = {argument: value for argument, (_, value) in model.given().items()}
+    return data, {name: own[name] for name in vars(model)} | given

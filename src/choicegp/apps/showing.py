@@ -22,7 +22,8 @@ def plot(
         Option(
             "--kind",
             metavar="NAME",
-            help="Kind of plot: drivers, utilities, effects, objects, relevance, elbo or calibration. Can be repeated.",
+            help="Kind of plot: drivers, utilities, effects, objects, relevance, elbo, calibration or preferences. "
+            "Can be repeated.",
             show_default="all that suit the model",
         ),
     ] = None,
@@ -37,9 +38,9 @@ def plot(
     """Plot what a model has learned.
 
     The plots show what drives the choices, the effects of features, objects by utility, the relevance of features, and
-    the course of the fit. With --data, a plot of calibration shows whether predicted probabilities are honest on sets
-    that were held out; --kind calibration alone predicts each set of the training data from the others. The options
-    about columns say how to read the file of --data.
+    the course of the fit; of models of preferences, how probably one object beats another. With --data, a plot of
+    calibration shows whether predicted probabilities are honest on sets that were held out; --kind calibration alone
+    predicts each set of the training data from the others. The options about columns are for the file of --data.
     """
     from pathlib import Path
 

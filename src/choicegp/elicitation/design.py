@@ -95,8 +95,18 @@ def next_sets(
     """Propose several sets at once, all different, for answers that come back together.
 
     Every set is valued given the ones before it: answers to these are simulated from 16 posterior draws, all draws are
-    weighed by the probability of such answers, and the value is averaged over the 16.  The time limit holds for each
-    set.  The other arguments are the same as in `next_set`.
+    weighed by the probability of such answers, and the value is averaged over the 16.
+
+    Parameters
+    ----------
+    n : int
+        Number of sets.
+    model, objects, size, how, avoid, respondent, targets, seconds, lapse, random_state
+        As in `next_set`; the time limit holds for each set.
+
+    Returns
+    -------
+    list of Proposed
 
     Examples
     --------

@@ -203,7 +203,9 @@ def about_targets(drawn: Drawn, sets: np.ndarray, targets: Targets) -> np.ndarra
     """
     u, weights = jnp.asarray(drawn.utilities), jnp.asarray(drawn.weights[:_FEW_HISTORIES], jnp.float32)
     lapse = jnp.float32(drawn.lapse)
-    parts = [np.asarray(_mutual(u, rows, targets.tables, weights, lapse, drawn.errors)) for rows in _chunks(sets, drawn)]
+    parts = [
+        np.asarray(_mutual(u, rows, targets.tables, weights, lapse, drawn.errors)) for rows in _chunks(sets, drawn)
+    ]
     return np.concatenate(parts)[: len(sets)].astype(float)
 
 

@@ -5,11 +5,12 @@ import math
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from choicegp import __version__
 from choicegp.checks import check_one_of, flag_option, kind_of, number_option, seed, whole_number
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, answered_sets, answers
+from choicegp.elicitation.stopping import Hint, hint_after
 from choicegp.elicitation.store import Store, Who
 from choicegp.errors import ChoiceGPError
 
@@ -22,30 +23,8 @@ if TYPE_CHECKING:
 
 FEWEST = 4
 """Answers before the first model; until then sets fill the space of features."""
-_LITTLE = 0.02  # change of the probability of being chosen, on average
 _N_PROBES = 64  # sets for which that is predicted
 _SECONDS = 0.5  # for the search of a set
-
-
-class Hint(NamedTuple):
-    """Whether enough was asked.
-
-    Attributes
-    ----------
-    done : bool
-        Whether more answers would change little.
-    reason : str
-        Why, in a sentence.
-
-    Examples
-    --------
-    >>> from choicegp import Hint
-    >>> Hint(done=False, reason="it takes about 8 answers more").done
-    False
-    """
-
-    done: bool
-    reason: str
 
 
 class ChoiceSession:
@@ -140,7 +119,17 @@ class ChoiceSession:
         return self.store.found_or_joined(who) if isinstance(who, str) else self.store.participant(who)
 
     def of(self, participant: Who) -> Self:
-        """Return the same session with another participant, who may be asked at the same time."""
+        """Return the same session with another participant, who may be asked at the same time.
+
+        Parameters
+        ----------
+        participant : str, int or Participant
+            A name that is not known yet joins the study.
+
+        Returns
+        -------
+        ChoiceSession
+        """
         other = copy.copy(self)
         other._opened, other.participant = False, self._known(participant)
         return other
@@ -152,6 +141,10 @@ class ChoiceSession:
         ----------
         k : int, optional
             How many objects to show; by default ``set_size``.
+
+        Returns
+        -------
+        Question
 
         Examples
         --------
@@ -185,7 +178,19 @@ class ChoiceSession:
         )  # fmt: skip
 
     def answer(self, question: Question | str, chosen: Iterable[ObjectId]) -> Recorded:
-        """Record what was chosen of a question, given as a record or by its key; nothing means "none of these"."""
+        """Record what was chosen of a question.
+
+        Parameters
+        ----------
+        question : Question or str
+            The question, or its key.
+        chosen : iterable of object ids
+            Nothing means "none of these".
+
+        Returns
+        -------
+        Recorded
+        """
         found = self.store.answer(question.key if isinstance(question, Question) else question, chosen)
         self._request()
         return found
@@ -197,6 +202,18 @@ class ChoiceSession:
 
         Set and answer are recorded together or not at all. The same answer to a question sent again counts once; so
         does one to a set with a ``key`` of your own.
+
+        Parameters
+        ----------
+        shown : Question or iterable of object ids
+        chosen : iterable of object ids
+            Empty for "none of these".
+        key : str, optional
+            Of your own, for a set that was shown elsewhere.
+
+        Returns
+        -------
+        Recorded
         """
         if isinstance(shown, Question):
             if key is not None:
@@ -207,16 +224,32 @@ class ChoiceSession:
         return found
 
     def none(self, question: Question | str | None = None) -> Recorded:
-        """Answer a question, by default the open one, with "none of these"."""
+        """Answer a question, by default the open one, with "none of these".
+
+        Returns
+        -------
+        Recorded
+        """
         return self.answer(self._open() if question is None else question, ())
 
     def skip(self, question: Question | str | None = None) -> Recorded:
-        """Answer a question, by default the open one, with "can't say", from which nothing is learned."""
+        """Answer a question, by default the open one, with "can't say", from which nothing is learned.
+
+        Returns
+        -------
+        Recorded
+        """
         skipped = self._open() if question is None else question
         return self.store.skip(skipped.key if isinstance(skipped, Question) else skipped)
 
     def undo(self) -> Question:
-        """Take the last answer or skip back; return its question, which is open again."""
+        """Take the last answer or skip back.
+
+        Returns
+        -------
+        Question
+            The one that was answered, which is open again.
+        """
         question = self.store.undo(self.participant)
         self._request()
         return question
@@ -242,14 +275,36 @@ class ChoiceSession:
         return None if (current := self._current) is None else current.model
 
     def refresh(self, wait: bool = True) -> Self:
-        """Bring the model up to date; with ``wait`` return when it is, and raise the error of a fit that failed."""
+        """Bring the model up to date.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to return only when the model has learned all answers, and to raise the error of a fit that failed.
+
+        Returns
+        -------
+        ChoiceSession
+            Itself.
+        """
         self._request()
         if wait:
             self._refitter.wait()
         return self
 
     def recommend(self, n: int = 10) -> "pd.DataFrame":
-        """Return the ``n`` objects of the catalogue that are most probably undominated, after all answers so far."""
+        """Return the objects of the catalogue that are most probably undominated, after all answers so far.
+
+        Parameters
+        ----------
+        n : int
+            Number of objects.
+
+        Returns
+        -------
+        DataFrame
+            As `ChoiceGP.recommend` returns it.
+        """
         model = self.refresh().model
         if model is None:
             raise ChoiceGPError(f"a recommendation needs at least {FEWEST} answers")
@@ -260,12 +315,7 @@ class ChoiceSession:
         """Whether more answers would change little, judged by what the last ones changed in the predictions."""
         from choicegp.elicitation.refitting import RECENT
 
-        change = None if (current := self._current) is None else current.change
-        if change is None:
-            return Hint(False, f"it takes about {RECENT} answers more to say whether further ones would change much")
-        said = f"the last {RECENT} answers changed predicted probabilities by {100 * change:.1f} percentage points"
-        done = change < _LITTLE
-        return Hint(done, f"{said} on average: more answers would {'change little' if done else 'still change much'}")
+        return hint_after(None if (current := self._current) is None else current.change, RECENT)
 
     @property
     def done(self) -> bool:

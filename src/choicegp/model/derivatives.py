@@ -216,7 +216,7 @@ def averaged(
     gradient = to_objects(jnp.mean(of_pairs, axis=-1), pairs)
     curvature = laplacian(jnp.mean(of_pairs * (compared.z + answer.f), axis=-1), pairs)
     if answer.coupling is not None:
-        curvature += _coupling_curvature(answer.coupling, kept, pairs)
+        curvature += coupling_curvature(jnp.sqrt(kept)[None, None] * answer.coupling, pairs)
     singles = answer.singles
     if singles is not None:
         gradient -= to_objects(jnp.mean(kept[None, None] * singles.slope, axis=-1), pairs)
@@ -367,29 +367,14 @@ def laplacian(weight: Float[Array, "d P m"], pairs: Pairs) -> Float[Array, "d a 
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
 
 
-def _coupling_curvature(
-    coupling: Float[Array, "d P m S"], kept: Float[Array, "m S"], pairs: Pairs
-) -> Float[Array, "d a a m"]:
-    """Mean over samples of sum_{o != o'} t_o t_o' (e_o - e_v)(e_o' - e_v)^T over the rejected v."""
-    n = coupling.shape[-1]
-    upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
-    t = jnp.where(upper, coupling[:, pairs.index], 0.0)  # (d, o, v, m, S)
-    of_kept = kept[None, None, None] * t
-    together = jnp.einsum("iovms,ipvms->iopm", of_kept, t) / n
-    with_rejected = jnp.mean(of_kept * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
-    off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
-    dense = with_rejected + jnp.swapaxes(with_rejected, 1, 2) - jnp.where(off_diagonal, together, 0.0)
-    return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
-
-
 def coupling_curvature(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float[Array, "d a a m"]:
-    """Do as `_coupling_curvature` does with the weights in the coupling, written out pair by pair for small sets.
+    """Mean over samples of sum_{o != o'} t_o t_o' (e_o - e_v)(e_o' - e_v)^T over the rejected v.
 
-    A batched product of matrices this small costs twice the products themselves.
+    Written out pair by pair for small sets: a batched product of matrices this small takes eight times as long.
     """
     a, index = len(pairs.index), pairs.index
     if a > _WRITTEN_OUT:
-        return _coupling_curvature(coupling, jnp.ones_like(coupling[0, 0]), pairs)
+        return _coupling_by_products(coupling, pairs)
     weights = []
     for o, v in zip(pairs.first, pairs.second, strict=True):
         # o has beaten v together with another object; or o and v have both beaten a third.
@@ -397,3 +382,14 @@ def coupling_curvature(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float
         both = [-coupling[:, index[o, w]] * coupling[:, index[v, w]] for w in range(v + 1, a)]
         weights.append(jnp.mean(sum(with_it + both, jnp.zeros_like(coupling[:, 0])), axis=-1))
     return laplacian(jnp.stack(weights, axis=1), pairs)
+
+
+def _coupling_by_products(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float[Array, "d a a m"]:
+    n = coupling.shape[-1]
+    upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
+    t = jnp.where(upper, coupling[:, pairs.index], 0.0)  # (d, o, v, m, S)
+    together = jnp.einsum("iovms,ipvms->iopm", t, t) / n
+    with_rejected = jnp.mean(t * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
+    off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
+    dense = with_rejected + jnp.swapaxes(with_rejected, 1, 2) - jnp.where(off_diagonal, together, 0.0)
+    return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])

@@ -9,16 +9,18 @@ import numpy as np
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+from choicegp.estimators.base import Estimator
 from choicegp.files import made_folder, replaced_when_complete
 from choicegp.plotting import model_plots
 from choicegp.plotting.calibration_plot import plot_calibration
 from choicegp.plotting.drivers_plot import plot_drivers
+from choicegp.plotting.preferences_plot import plot_preferences
 from choicegp.plotting.style import DPI
 
 if TYPE_CHECKING:
     from choicegp.estimators.choice_gp import ChoiceGP
 
-KINDS = ("drivers", "utilities", "effects", "objects", "relevance", "elbo", "calibration")
+KINDS = ("drivers", "utilities", "effects", "objects", "relevance", "elbo", "calibration", "preferences")
 
 
 class Wanted(NamedTuple):
@@ -41,12 +43,13 @@ EVERYTHING = Wanted()
 
 def suitable_kinds(model: "ChoiceGP") -> list[str]:
     """Name the pictures that show something for this model."""
+    few = len(model.data_.object_ids) <= model_plots.MOST_OBJECTS
     if not hasattr(model, "posterior_"):
-        raise ChoiceGPError(
-            f"a {type(model).__name__} has no posterior of utilities to draw, as a ChoiceGP or a BatchPreferenceGP has"
-        )
+        # Effects and their bands need a joint posterior; a network and a model of pairs have none.
+        objects = few and type(model)._utilities is not Estimator._utilities
+        return ["objects"] * objects + ["preferences"] * hasattr(model, "predict_pair_proba")
     along = "utilities" if len(model.encoding_.columns) == 1 else "effects"
-    drawable = model.n_utilities_ > 1 and len(model.data_.object_ids) <= model_plots.MOST_OBJECTS
+    drawable = model.n_utilities_ > 1 and few
     return ["drivers", along, *(["objects"] if drawable else []), "relevance", "elbo"]
 
 
@@ -63,6 +66,8 @@ def _drawn(model: "ChoiceGP", kind: str, wanted: Wanted) -> Any:
         return plot_calibration(model, wanted.held_out)
     if kind == "drivers":
         return plot_drivers(model)
+    if kind == "preferences":
+        return plot_preferences(model)  # type: ignore[arg-type]  # it says itself which models have some
     if kind == "effects":
         return model_plots.plot_effects(model, wanted.features)
     if kind == "utilities" and wanted.features:
@@ -93,9 +98,10 @@ def svg_text(figure: Any, *, transparent: bool = False) -> str:
 
 def save_all(model: "ChoiceGP", folder: Path, kinds: Sequence[str], wanted: Wanted = EVERYTHING) -> list[Path]:
     """Write pictures into a folder, which is created if necessary; return the files."""
-    made_folder(folder)
     files = []
     for kind in kinds:
+        figure = draw(model, kind, wanted)
+        made_folder(folder)  # not before there is something to write
         files.append(folder / f"{kind}.png")
-        save_figure(draw(model, kind, wanted), files[-1])
+        save_figure(figure, files[-1])
     return files

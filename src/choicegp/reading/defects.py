@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.checks import check_one_of, counted, plain, whole_number
-from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingWarning
 
 if TYPE_CHECKING:
     from choicegp.reading.encoding import FeatureEncoding
@@ -40,6 +40,9 @@ ADVICE = {
     "column, pass chosen='COLUMN'; for ranks, ratings, or best and worst, pass kind='ranking', kind='rating' or "
     "kind='best-worst'",
     "several-marked": "where several objects may be kept, pass kind='keep'; to leave such sets out, on_error='skip'",
+    "too-many-chosen": "if more were allowed, pass a larger at_most; to leave such sets out, on_error='skip'",
+    "tied-rank": "if these are ratings, of which the largest is the best, pass kind='rating'; to leave such sets out, "
+    "on_error='skip'",
 }
 
 # After one of these it is not clear whether anything was chosen: reporting that too would mislead.
@@ -289,7 +292,9 @@ def _without_spoiled(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) 
     outside = sum(k < 0 and defect.row is not None for k, defect in findings.found())
     if outside:
         parts += f" and {counted(outside, 'row')} outside any set"
-    findings.remarks.append(UserWarning(f"{parts} were left out ({counted(len(defects), 'defect')}); see data.skipped"))
+    findings.remarks.append(
+        ReadingWarning(f"{parts} were left out ({counted(len(defects), 'defect')}); see data.skipped")
+    )
     return kept
 
 
