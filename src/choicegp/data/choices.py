@@ -307,7 +307,7 @@ class ChoiceData(OtherReaders):
     def with_covariates(self, covariates: pd.DataFrame) -> "ChoiceData":
         """Return the same data with what is known about the respondents.
 
-        A model with ``respondents="hierarchical"`` lets people share the more the more they are alike.
+        A model with ``respondents="hierarchical"`` lets people share more the more similar they are.
 
         Parameters
         ----------

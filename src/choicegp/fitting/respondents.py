@@ -102,7 +102,7 @@ def fit_study(
 
 
 def _with_covariates(prior: UtilityPrior, n_features: int, n_covariates: int) -> UtilityPrior:
-    """Let people share the more the more alike they are."""
+    """Let people share more the more similar they are."""
     one = OfPeople(prior.kernels, n_features, n_covariates)
     fields = ("log_covariate_ratio", "log_covariate_lengthscale", "origin")
     parts = [np.stack([np.asarray(getattr(one, field))] * prior.n_parts) for field in fields]

@@ -197,7 +197,7 @@ def from_roots(
 
 
 def to_first(covariance: Array) -> Array:
-    """Turn covariances (..., a, a, m) inside sets into those of the differences to the first object."""
+    """Turn covariances (..., a, a, m) inside sets into covariances of the differences to the first object."""
     rest, first = slice(1, None), slice(None, 1)
     found = covariance[..., rest, rest, :] - covariance[..., rest, first, :]
     return found + covariance[..., first, first, :] - covariance[..., first, rest, :]

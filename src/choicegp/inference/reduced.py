@@ -233,8 +233,8 @@ def _marginals(moments: ReducedMoments, roots: Array, within: Array, variance: A
 def slope_of(moments: ReducedMoments, inverses: Array, roots: Array, precision: tuple[Array, ...]) -> tuple:
     """Slopes of the bound, with the sites fixed, with respect to what `covariances` returns.
 
-    With respect to F^T F of a part it is R^T R / 2, in which R has the rows K^-1 m, W Λ and W_0 Q (of the shared part,
-    those of all utilities): so it is L^-T F R^T R with respect to K_ZX, and -L^-T F R^T R F^T L^-1 / 2 with respect to
+    With respect to F^T F of a part it is R^T R / 2, in which R has the rows K^-1 m, W Λ and W_0 Q (for the shared part,
+    of all utilities): so it is L^-T F R^T R with respect to K_ZX, and -L^-T F R^T R F^T L^-1 / 2 with respect to
     K_ZZ.  The products F R^T are of order r, and B - I stands for F Λ F^T in them.
     """
     own, shared, d, eye = moments.conditioned, moments.shared, len(moments.mean), jnp.eye(roots.shape[1])

@@ -1,4 +1,4 @@
-"""The kernel of a population whose people differ by what is known about them: alike people share more."""
+"""The kernel of a population whose people differ by what is known about them: similar people share more."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +11,11 @@ from choicegp.model.shapes import AnyArray, Parameters
 
 
 class OfPeople(Kernel):
-    """A kernel of objects, in proportions shared by all people and by those of similar covariates z.
+    """A kernel of objects, in proportions shared by all people and by people with similar covariates z.
 
     k(x, x') (1 + b k_z(z, z')) / (1 + b): the first term is the same for everyone, the second is similar for people who
-    are alike, by an RBF kernel of their covariates.  Covariates are the last columns of the features, in units of their
-    standard deviations; objects without them are those of an average person.
+    are similar, by an RBF kernel of their covariates.  Covariates are the last columns of the features, in units of their
+    standard deviations; objects without them are seen by an average person.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def _continued(
 def _who(
     study: StudyPosterior, crowd: int, places: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the places of known people, or the covariates of new ones, which are like those of respondents."""
+    """Return the places of known people, or the covariates of new ones, which have the form of the respondents' own."""
     if crowd != NEW:
         return places, None
     return None, study.covariates_of(rng.integers(len(study.ids), size=len(places)))
