@@ -13,8 +13,8 @@ from choicegp.model.shapes import AnyArray, Parameters
 class OfPeople(Kernel):
     """A kernel of objects, in proportions shared by all people and by people with similar covariates z.
 
-    k(x, x') (1 + b k_z(z, z')) / (1 + b): the first term is the same for everyone, the second is similar for people who
-    are similar, by an RBF kernel of their covariates.  Covariates are the last columns of the features, in units of their
+    k(x, x') (1 + b k_z(z, z')) / (1 + b): the first term is common to everyone, the second to people who are similar,
+    by an RBF kernel of covariates.  Covariates are the last columns of the features, in units of their
     standard deviations; objects without them are seen by an average person.
 
     Parameters
