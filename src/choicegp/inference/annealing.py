@@ -25,6 +25,7 @@ from choicegp.model.prior import UtilityPrior
 BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 _ATTEMPTS = 4  # at a block of steps
 _REMEMBERED = 7  # latest calls by which the pace of steps is judged
+_LEAST_SURE = 2.0  # pace that is believed of fewer calls
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 
 Schedule = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -129,6 +130,8 @@ class AnnealedInference(ABC):
     def is_up(self) -> bool:
         """Whether the time is up for steps: what follows them needs a part of it, by the pace of the latest steps."""
         pace = float(np.median(self._slowness)) if self._slowness else 1.0
+        if len(self._slowness) < _REMEMBERED:
+            pace = min(pace, _LEAST_SURE)  # the first steps are made while other threads compile
         return self.task.watch.is_up_in(pace * self.work_afterwards)
 
     @abstractmethod
