@@ -44,6 +44,8 @@ class Description:
         Sets from which nothing was chosen.
     kinds : dict of str to int
         How many sets there are of each kind.
+    covariates : tuple of str
+        What is known about the respondents.
     """
 
     n_sets: int
@@ -64,6 +66,7 @@ class Description:
     n_skipped: int
     n_empty: int | None = None
     kinds: dict[str, int] = field(default_factory=dict)
+    covariates: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return str(self)
@@ -85,6 +88,7 @@ class Description:
         lines = (
             (True, f"{some(self.n_sets, 'set')} of {sizes}{by}."),
             (True, f"{some(self.n_objects, 'object')} with {some(self.n_features, 'feature')}: {names}."),
+            (self.covariates, f"Known about the respondents: {', '.join(self.covariates)}."),
             (True, chosen),
             (self.n_empty, f"Nothing was chosen from {some(self.n_empty, 'set')}."),
             (self.kinds.keys() - {"keep"}, f"Kinds of sets: {kinds}."),
@@ -158,6 +162,7 @@ def describe(data: "ChoiceData") -> Description:
         n_skipped=len(data.skipped),
         n_empty=n_empty,
         kinds={"keep": len(data)} if data.kinds is None else dict(Counter(data.kinds.tolist())),
+        covariates=() if data.covariates is None else tuple(map(str, data.covariates.columns)),
     )
 
 

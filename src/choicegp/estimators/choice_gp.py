@@ -266,7 +266,7 @@ class ChoiceGP(MarketNumbers):
         >>> model.adapt(ChoiceData.from_sets([[0.0], [1.0]], [[0, 1]], [[0]], respondents=["c"])).respondents_
         ('a', 'b', 'c')
         """
-        from choicegp.fitting.respondents import adapted
+        from choicegp.fitting.adapting import adapted
 
         self._checked(data)
         check_training_data(data, "adapt")

@@ -152,7 +152,8 @@ class UtilityGP(Estimator):
         if fitted.study is not None:
             everything = fitted.study.objects
             seen = everything.codes != THRESHOLD
-            return Objects(everything.X[seen], everything.codes[seen])
+            # Without covariates of people: of an average person.
+            return Objects(everything.X[seen, : len(fitted.centre)], everything.codes[seen])
         if not fitted.posterior.is_sparse:
             return fitted.n_shown
         rows = np.unique(fitted.data.flat_shown)

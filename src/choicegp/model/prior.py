@@ -180,6 +180,8 @@ class HyperPriors(NamedTuple):
         Of what is a person's own, as a part of what people share.
     own_threshold_variance : (float, float)
         Of a person's own threshold around the threshold of all.
+    covariate_ratio, covariate_lengthscale : (float, float)
+        Of what people with similar covariates share, and of how similar they must be.
 
     Examples
     --------
@@ -197,6 +199,8 @@ class HyperPriors(NamedTuple):
     threshold_variance: tuple[float, float] = (3.0, 1.5)
     ratio: tuple[float, float] = (-0.7, 1.5)
     own_threshold_variance: tuple[float, float] = (2.0, 1.5)
+    covariate_ratio: tuple[float, float] = (-0.7, 1.5)
+    covariate_lengthscale: tuple[float, float] = (0.5, 1.0)
 
     def for_features(self, n_features: int) -> "HyperPriors":
         """Return the priors for a number of features.
