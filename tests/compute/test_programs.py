@@ -96,6 +96,27 @@ def test_a_kept_program_is_neither_traced_nor_compiled(folder, monkeypatch):
     assert len(list(folder.iterdir())) == 1
 
 
+def test_a_prepared_program_is_there_when_it_is_called(folder, monkeypatch):
+    found = program(rooted)
+    shapes = ({"matrix": jax.ShapeDtypeStruct((2, 2), np.dtype(float))}, 1.0)
+    thread = found.prepare(*shapes)
+    assert found.prepare(*shapes) is None, "somebody is at it"
+    thread.join()
+    monkeypatch.setattr(found, "_traced", None)
+    np.testing.assert_allclose(found(*ARGUMENTS).root, WANTED)
+
+
+def test_what_cannot_be_prepared_fails_when_it_is_called(capfd):
+    def odd(x: jax.Array) -> jax.Array:
+        raise ValueError("it cannot be traced")
+
+    found = program(odd)
+    found.prepare(np.ones(2))
+    with pytest.raises(ValueError, match="it cannot be traced"):
+        found(np.ones(2))
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("damage", ["truncated", "changed", "empty", "foreign"])
 def test_a_damaged_program_is_compiled_again(damage, folder):
     program(rooted)(*ARGUMENTS)

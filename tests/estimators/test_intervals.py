@@ -11,6 +11,8 @@ from choicegp.estimators import n_utilities
 from choicegp.fitting import fit as fitting
 from choicegp.fitting.record import PLUG_IN
 from choicegp.inference import chain, intervals
+from choicegp.inference.annealing import BLOCK
+from choicegp.inference.dense import DenseInference
 from choicegp.selection import psis, search
 from choicegp.selection.loo import leave_one_out
 
@@ -174,6 +176,54 @@ def test_time_that_runs_out_while_chains_warm_up_leaves_a_mixture(slow, quick, h
     fitted = quick(object_effects="auto", intervals="auto", max_seconds=25.0).fit(half)
     assert slow == ["fit", "fit", "chains"]
     assert fitted.intervals_.startswith("Gaussian utilities, mixed over ")
+
+
+def test_steps_leave_time_for_what_follows_them(quick, half, monkeypatch):
+    """A block of steps takes ten seconds here, twice what is foreseen: so what follows the steps will take 25."""
+    blocks = []
+
+    def lasting(self, state, schedule):
+        blocks.append(len(schedule[0]))
+        return advance(self, state, schedule)
+
+    advance = DenseInference.advance
+    monkeypatch.setattr(progress, "monotonic", lambda: 10.0 * len(blocks))
+    monkeypatch.setattr(DenseInference, "advance", lasting)
+    monkeypatch.setattr(DenseInference, "work_of_step", lambda *_: 5.0 / BLOCK)
+    monkeypatch.setattr(DenseInference, "work_afterwards", 12.5)
+    fitted = quick(object_effects=False, max_seconds=45.0, max_iter=600).fit(half)
+    assert blocks == [BLOCK] * 2, "20 seconds of steps are the most that leave 25"
+    assert fitted.fit_result_.out_of_time
+    assert "the time limit of 45 s" in fitted.fit_result_.message
+
+
+def test_what_is_foreseen_to_take_too_long_is_not_begun(quick, half, monkeypatch):
+    """The conclusion of a fit takes six seconds here: effects are not tried where fewer than 24 are left."""
+    done = []
+
+    def lasting(*args):
+        done.append("conclusion")
+        return conclude(*args)
+
+    conclude = DenseInference.conclude
+    monkeypatch.setattr(progress, "monotonic", lambda: 6.0 * len(done))
+    monkeypatch.setattr(DenseInference, "conclude", lasting)
+    short = quick(object_effects="auto", max_seconds=29.0).fit(half)
+    assert len(done) == 1
+    assert NO_EFFECTS.replace("10", "29") in short.fit_result_.notes
+    done.clear()
+    quick(object_effects="auto", max_seconds=31.0).fit(half)
+    assert len(done) == 2
+
+
+def test_mixing_is_not_begun_without_time_for_it(quick, half, monkeypatch):
+    clock = progress.Clock(100.0)
+    clock.took["conclusion"] = 20.0
+    posterior = quick().fit(half).posterior_
+    assert not fitting._no_time_to_mix(posterior, clock), "chains look at the clock"
+    monkeypatch.setattr(intervals, "MOST_SAMPLED", 0)
+    assert fitting._no_time_to_mix(posterior, clock)
+    assert not fitting._no_time_to_mix(posterior, progress.Clock(None))
 
 
 def test_a_fit_without_a_time_limit_is_never_out_of_time(slow, quick, half):

@@ -16,9 +16,9 @@ def data():
 
 
 def fitted(data, monkeypatch, promising: float) -> ChoiceGP:
-    monkeypatch.setattr("choicegp.fitting.fit._LEAST_FOR_NETWORK", 1000)
-    monkeypatch.setattr("choicegp.fitting.fit._PROMISING", promising)
-    monkeypatch.setitem(__import__("choicegp.fitting.fit").fitting.fit._NETWORK, True, TINY)
+    monkeypatch.setattr("choicegp.fitting.sparse._LEAST_FOR_NETWORK", 1000)
+    monkeypatch.setattr("choicegp.fitting.sparse._PROMISING", promising)
+    monkeypatch.setitem(__import__("choicegp.fitting.sparse").fitting.sparse._NETWORK, True, TINY)
     method = Sparse(n_inducing=4, batch_size=8, max_iter=20)
     return ChoiceGP(2, inference=method, n_restarts=1, progress=False).fit(data)
 

@@ -64,6 +64,30 @@ class Program:
         if any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves):
             return self._traced(*args)  # spread over several devices: JAX divides the work as the arguments lie
         key, dynamic, static = self._described(args)
+        return self._executable(key, dynamic, static)(*dynamic)
+
+    def prepare(self, *args: Any) -> threading.Thread | None:
+        """Have the executable for such arguments found by another thread, while this one does other work.
+
+        Shapes are enough (`jax.ShapeDtypeStruct`).  Return the thread; None where the executable is there or underway.
+        """
+        dynamic = args[:-1] if self._static else args
+        shapes = jax.tree.map(_shape_of, dynamic)
+        key, dynamic, static = self._described((*shapes, *args[len(dynamic) :]))
+        if key in self._locks:
+            return None
+
+        def find() -> None:
+            # What is wrong is said by the call that needs the executable.
+            with contextlib.suppress(Exception):
+                self._executable(key, dynamic, static)
+
+        thread = threading.Thread(target=with_settings_of_this_thread(find))
+        self._locks.setdefault(key, threading.Lock())
+        thread.start()
+        return thread
+
+    def _executable(self, key: Any, dynamic: tuple, static: tuple) -> Callable:
         executable = self._executables.get(key)
         if executable is None:
             # One lock for each: other shapes can be compiled at the same time.
@@ -71,7 +95,7 @@ class Program:
                 executable = self._executables.get(key)
                 if executable is None:
                     executable = self._executables[key] = self._found(key, dynamic, static)
-        return executable(*dynamic)
+        return executable
 
     def _described(self, args: tuple) -> tuple[Any, tuple, tuple]:
         """Return the key of the executable for such arguments, and those that vary and those that do not."""
@@ -109,6 +133,11 @@ class Program:
         text = f"{self.name} {key} {sorted(map(repr, types))} {sources} {kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         return folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{SUFFIX}"
+
+
+def _shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
+    array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float)
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
 def _compiled(lowered: Any) -> Any:

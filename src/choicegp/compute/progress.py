@@ -20,11 +20,20 @@ class Clock:
     def __init__(self, max_seconds: float | None) -> None:
         self.limit = max_seconds
         self.start = self._set = monotonic()
+        self.kept = 0.0
+        self.took: dict[str, float] = {}
+        """Seconds that parts of the work took when they were last done; of a clock and its parts together."""
 
     def part(self) -> "Clock":
         """Return a clock that counts the seconds of a part of the work, and whose time is up with this one's."""
         clock = copy(self)
         clock.start = monotonic()
+        return clock
+
+    def keeping(self, seconds: float) -> "Clock":
+        """Return a clock whose time is up earlier, so that so many seconds are left for what follows."""
+        clock = copy(self)
+        clock.kept += seconds
         return clock
 
     @property
@@ -35,7 +44,11 @@ class Clock:
     @property
     def is_up(self) -> bool:
         """Whether the limit has passed."""
-        return self.limit is not None and monotonic() - self._set >= self.limit
+        return self.is_up_in(0.0)
+
+    def is_up_in(self, seconds: float) -> bool:
+        """Whether the limit will have passed in so many seconds."""
+        return self.limit is not None and monotonic() - self._set + self.kept + seconds >= self.limit
 
     @property
     def had_passed(self) -> str:

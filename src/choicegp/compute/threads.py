@@ -5,14 +5,15 @@ import os
 from collections.abc import Iterator
 
 SMALL = 1000
-"""Matrices up to this order are factorised by one thread: waiting for a second one costs more than it helps,
-and on a busy machine ten times more (measured at order 184 on two cores)."""
+"""Matrices up to this order leave a core to every piece of work that runs in parallel."""
+_ALONE = 2500  # the order up to which one thread factorises: a second one saves an eighth of the time of a fit at most,
+# and on a busy machine waiting for it takes several times as long (measured at orders 184 and 1024 on two cores)
 
 
 @contextlib.contextmanager
 def linear_algebra_for(order: int) -> Iterator[None]:
     """Choose the number of threads of the BLAS library for matrices of that order."""
-    if order > SMALL:
+    if order > _ALONE:
         yield
         return
     import scipy.linalg  # noqa: F401  JAX calls its LAPACK, which only a loaded library can be told about

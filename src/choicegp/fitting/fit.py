@@ -1,14 +1,13 @@
 """From choice data and options to a record of the fit: the only place where a problem is posed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
-from choicegp.compute.devices import Spread
 from choicegp.compute.memory import check_memory
-from choicegp.compute.programs import present_device, program
+from choicegp.compute.programs import present_device
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
@@ -28,17 +27,30 @@ from choicegp.fitting.record import (
     scaling,
 )
 from choicegp.inference.dense import DenseInference
-from choicegp.inference.driver import NOTHING, Inferred, Keeper, Learning, Task, Watch, infer, score_points
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.driver import (
+    CONCLUSION,
+    NOTHING,
+    Inferred,
+    Keeper,
+    Learning,
+    Task,
+    Watch,
+    infer,
+    score_points,
+)
+from choicegp.inference.posterior import Posterior, prepare_conclusion
 from choicegp.inference.problem import Problem
 from choicegp.inference.reduced_course import MANY, ReducedInference
-from choicegp.inference.starts import FIRST_VARIANCE, Start, moments_at, neighbouring_starts, recovered_sites, rescaled
-from choicegp.model.error_models import DISCERNIBILITY
-from choicegp.model.prior import Objects, UtilityPrior
-
-if TYPE_CHECKING:
-    from choicegp.inference.sparse.course import SparseInference
-    from choicegp.inference.sparse.plan import Plan
+from choicegp.inference.starts import (
+    FIRST_VARIANCE,
+    Start,
+    moments_at,
+    neighbouring_starts,
+    recovered_sites,
+    rescaled,
+    with_threshold,
+)
+from choicegp.model.prior import UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
 # Measured with two utilities and 300 to 1500 objects: what a fit takes for compiling, and the matrices of this order
@@ -46,16 +58,7 @@ MOST_DENSE = 6000  # shown objects; d matrices of this order and their products 
 _COMPILING, _MATRICES = 2**28, 14
 _FIRST_EFFECT = 0.3
 _AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
-_INDUCING = {True: 256, False: 1024}  # on a CPU, on an accelerator
-_BATCH = {True: 256, False: 512}
-_NETWORK: dict[bool, dict[str, Any]] = {
-    True: {"width": 64, "batch_size": 256, "n_steps": 3000, "rates": (5e-3,)}, False: {}
-}  # fmt: skip
-_LEAST_FOR_NETWORK = 4000  # training sets
-_FOR_NETWORK = 0.8  # of the training sets; the others, which it has not seen, say how far its outputs can be trusted
-_PROMISING = 1.25  # times the log loss of the fit without a network that a network's own may have
-_SAMPLE = 10_000  # objects among which inducing points are chosen
-_COMPARED = 500  # objects at which utilities are compared
+_WITH_EFFECTS, _MIXED = 4.0, 6.0  # conclusions in whose time effects are tried, and intervals mixed, at the least
 
 
 def fit_posterior(
@@ -110,7 +113,7 @@ def completed(plain: Fitted, options: FitOptions, clock: Clock, keeper: Keeper =
     if not plain.posterior.has_sites or plain.posterior.is_sparse:
         return plain
     many = len(np.unique(plain.data.flat_shown)) > AUTO_DENSE
-    if many or clock.is_up:
+    if many or _is_up_for(_WITH_EFFECTS, clock):
         # Objects equal in features are one without effects, and each its own with them.
         found = _rest(plain, options.as_in(False), clock, keeper)
         return found if many else found.noted(f"object effects were not tried: {clock.had_passed}")
@@ -162,6 +165,15 @@ def _fit(
     return Fitted(found.posterior, found.elbo, result, centre, scale, codes, options.errors, kept)
 
 
+def _fit_sparse(
+    data: ChoiceData | ChoiceFolder, centre: np.ndarray, scale: np.ndarray, options: FitOptions, watch: Watch
+) -> tuple[Inferred, np.ndarray, np.ndarray]:
+    # What only sparse fits need takes time to import.
+    from choicegp.fitting.sparse import fit_sparse
+
+    return fit_sparse(data, centre, scale, options, watch)
+
+
 def _check_warm(options: FitOptions, warm: Fitted) -> None:
     if not options.method.begins_dense:
         raise ChoiceGPError("init= works with inference='dense' or 'mcmc' only")
@@ -200,7 +212,7 @@ def _fit_at_objects(
         effect = np.full(prior.n_parts, np.log(_FIRST_EFFECT))
         prior = UtilityPrior(prior.kernels, effect, prior.shared, prior.log_threshold_variance)
     if options.errors.has_threshold and prior.log_threshold_variance is None:
-        prior = _with_threshold(prior, problem.objects)
+        prior = with_threshold(prior, problem.objects)
     points = score_points(problem, options.n_utilities, options.random_state)
     learning = Learning(
         options.hyperpriors_for(problem.objects.X.shape[1]), options.learn_lapse, options.learn_hyperparameters
@@ -217,9 +229,10 @@ def _fit_at_objects(
             first = first if isinstance(method, Dense) else first._replace(max_iter=Dense().max_iter)
             place = None if warm is None else moments_at(warm.posterior, problem.objects)
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
+            prepare_conclusion(prior, problem, points, task.rate)
             before = infer(_dense_inference(first, place, grown, options.n_jobs), first.watch)
         if before is not None and isinstance(method, Dense):
-            if options.intervals and not watch.is_up:
+            if options.intervals and not _no_time_to_mix(before.posterior, watch.clock):
                 return _with_intervals(task, before)
             notes = (_no_intervals(watch.clock),) if options.intervals else ()
             return before._replace(notes=(*before.notes, *notes)), PLUG_IN
@@ -227,12 +240,6 @@ def _fit_at_objects(
         found = infer(inference, task.watch)
         mixed = ", mixed over settings of the hyperparameters" if getattr(inference, "redraws", False) else ""
         return found, PLUG_IN if before is None else f"draws{mixed}: {found.message}"
-
-
-def _with_threshold(prior: UtilityPrior, objects: Objects) -> UtilityPrior:
-    """Add a threshold, whose utilities are at first about as large as the objects' own."""
-    size = np.mean(np.asarray(prior.variance(objects)), axis=1)
-    return UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, np.log(size))
 
 
 def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_jobs: int | None) -> DenseInference:
@@ -260,15 +267,30 @@ def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     return with_intervals(task, before)
 
 
+def _is_up_for(n_conclusions: float, clock: Clock) -> bool:
+    """Whether there is no time left for work that takes as long as so many conclusions of the fit before it."""
+    return clock.is_up_in(n_conclusions * clock.took.get(CONCLUSION, 0.0))
+
+
+def _no_time_to_mix(posterior: Posterior, clock: Clock) -> bool:
+    """Whether the time is up for intervals: chains look at the clock themselves, and mixing does not."""
+    from choicegp.inference.intervals import MOST_SAMPLED
+
+    is_sampled = np.size(posterior.mean) <= MOST_SAMPLED
+    return _is_up_for(0.0 if is_sampled else _MIXED, clock)
+
+
 def _no_intervals(clock: Clock) -> str:
     return f"intervals that allow for uncertain hyperparameters were not made: {clock.had_passed}"
 
 
 def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Keeper = NOTHING) -> Fitted:
     """Give a dense fit without intervals those that the options ask for; the caller sets precision and device."""
-    if clock.is_up:
+    if _no_time_to_mix(fitted.posterior, clock):
         return fitted.noted(_no_intervals(clock))
-    clock, problem, posterior = clock.part(), fitted.training_problem(), fitted.posterior
+    # Draws are completed after the last step, which takes about as long as a conclusion.
+    clock = clock.part().keeping(clock.took.get(CONCLUSION, 0.0))
+    problem, posterior = fitted.training_problem(), fitted.posterior
     hyperpriors, n = options.hyperpriors_for(problem.objects.X.shape[1]), len(problem.valid)
     found = Inferred(
         posterior, fitted.elbo, *fitted.result[:3], fitted.result.elbo_trace, sites=recovered_sites(posterior, problem)
@@ -292,103 +314,3 @@ def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
         return prior
     # Distances grow with the number of features.
     return rescaled(prior, np.sqrt(n_features), FIRST_VARIANCE if options.method.begins_dense else 1.0)
-
-
-def _fit_sparse(
-    data: ChoiceData | ChoiceFolder, centre: np.ndarray, scale: np.ndarray, options: FitOptions, watch: Watch
-) -> tuple[Inferred, np.ndarray, np.ndarray]:
-    """Fit on all devices of the kind that the caller has chosen; also some objects, and their utilities."""
-    from choicegp.inference.sparse.course import SparseInference
-    from choicegp.inference.sparse.feed import InFolder, InMemory, Source
-    from choicegp.inference.sparse.plan import Plan, kernel_starts
-    from choicegp.inference.sparse.step import SparseSettings
-
-    sample = data.sample if isinstance(data, ChoiceFolder) else data
-    _check_sparse(options, watch, sample)
-    errors = options.errors
-    kind_of_source = InFolder if isinstance(data, ChoiceFolder) else InMemory
-    source: Source = kind_of_source(data, centre, scale, errors.has_threshold)  # type: ignore[arg-type]
-    rng = np.random.default_rng([options.random_state, 6])
-    some = np.sort(rng.permutation(np.unique(sample.flat_shown))[:_SAMPLE])
-    objects = (sample.X[some] - centre) / scale
-    platform = present_device().platform
-    on_cpu, devices = platform == "cpu", jax.devices(platform)
-    method = options.method
-    assert isinstance(method, Sparse)
-    settings = SparseSettings(
-        options.hyperpriors_for(objects.shape[1]), options.learn_hyperparameters, method.learn_inducing,
-        options.learn_lapse, 1e-6 if on_cpu else 1e-5, errors,
-    )  # fmt: skip
-    plan = Plan(
-        n_inducing=method.n_inducing or _INDUCING[on_cpu], batch_size=method.batch_size or _BATCH[on_cpu],
-        max_iter=method.max_iter, tol=options.tol, settings=settings, lapse=options.first_lapse,
-        dtype=np.float64 if on_cpu else np.float32, seed=options.random_state,
-    )  # fmt: skip
-    own = None if options.any_kernel else options.kernel
-    kernels = kernel_starts(
-        own, objects, options.n_utilities, learn=options.learn_hyperparameters, shared=options.has_shared_part
-    )[: options.n_restarts]
-    if errors.has_threshold:
-        shown = Objects(objects, np.zeros(len(objects), int))
-        kernels = tuple(start._replace(prior=_with_threshold(start.prior, shown)) for start in kernels)
-    spread = Spread(devices) if len(devices) > 1 else None
-    inference = SparseInference(source, objects, kernels, plan, watch, spread=spread)
-    found = infer(inference, watch.part("sparse", kernels[0].prior.kernels))
-    # A network is trained on choices without a threshold.
-    if own is None and method.network and options.learn_hyperparameters and errors == DISCERNIBILITY:
-        found = _with_network(found, inference, objects, plan, watch, shared=options.has_shared_part, on_cpu=on_cpu)
-    compared = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))
-    return found, objects, np.asarray(_mean_at(found.posterior, compared))
-
-
-def _with_network(
-    found: Inferred, plain: "SparseInference", objects: np.ndarray, plan: "Plan", watch: Watch, *, shared: bool,
-    on_cpu: bool,
-) -> Inferred:  # fmt: skip
-    """Fit a kernel of a network's outputs too, and return what scores higher on the held-out sets.
-
-    What a network was trained on looks surer in its outputs than anything else: the fit sees other sets.
-    """
-    from choicegp.inference.sparse.course import SparseInference
-    from choicegp.inference.sparse.network import NetworkPlan, train_network
-    from choicegp.inference.sparse.plan import network_start
-
-    few = len(plain.held_out) == 0 or len(plain.training) < _LEAST_FOR_NETWORK
-    if few or watch.is_up or jax.process_count() > 1:
-        return found
-    mixed = np.random.default_rng([plan.seed, 10]).permutation(plain.training)
-    n = round(_FOR_NETWORK * len(mixed))
-    trained = train_network(
-        plain.source, mixed[:n], plain.held_out, objects, plain.starts[0].prior.n_utilities,
-        NetworkPlan(**_NETWORK[on_cpu]), plan.seed, watch.clock, plan.lapse, plain.reached,
-    )  # fmt: skip
-    if trained is None or trained.score < _PROMISING * plain.reached:
-        return found
-    start = network_start(trained, objects.shape[1], shared=shared)
-    seeing = SparseInference(plain.source, objects, (start,), plan, watch, spread=plain.spread, only=np.sort(mixed[n:]))
-    try:
-        other = infer(seeing, watch.part("network", start.prior.kernels))
-    except ChoiceGPError:  # the fit without a network stands
-        return found
-    scores = f"log score of the held-out sets {seeing.reached:.4f} with a network, {plain.reached:.4f} without"
-    chosen = other if seeing.reached > plain.reached else found
-    return chosen._replace(notes=(*chosen.notes, scores))
-
-
-def _check_sparse(options: FitOptions, watch: Watch, sample: ChoiceData) -> None:
-    if sample.kinds is not None:
-        raise ChoiceGPError(
-            "questions for the best or the worst object of a set work with dense inference only: fit fewer objects "
-            "with inference='dense'"
-        )
-    if options.object_effects:
-        raise ChoiceGPError(
-            "object_effects work with dense inference only: leave them out, or fit fewer objects with inference='dense'"
-        )
-    if jax.process_count() > 1 and (watch.keeper is not NOTHING or options.max_seconds is not None):
-        raise ChoiceGPError(
-            "several machines would stop or continue at different steps: leave out max_seconds and checkpoint"
-        )
-
-
-_mean_at = program(Posterior.mean_at)

@@ -6,6 +6,7 @@ tried, and the one with the best bound continues.
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -23,6 +24,8 @@ from choicegp.model.prior import UtilityPrior
 
 BLOCK = 6  # steps between two looks from Python: progress, clock, stopping rule
 _ATTEMPTS = 4  # at a block of steps
+_REMEMBERED = 7  # latest calls by which the pace of steps is judged
+_LEAST_SURE = 2.0  # pace that is believed of fewer calls
 _TRIAL_BLOCKS = 2  # blocks after annealing before the starts are compared
 
 Schedule = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -81,6 +84,8 @@ class AnnealedInference(ABC):
     def __init__(self, task: Task, grown: Sequence[Any] = ()) -> None:
         self.task, self.grown = task, grown
         self.seconds_of_step = 0.0  # the latest that was measured
+        self._compiled: set[float] = set()
+        self._slowness: deque[float] = deque(maxlen=_REMEMBERED)  # seconds of steps, in terms of what was foreseen
         self._is_interrupted = False
 
     @abstractmethod
@@ -111,6 +116,23 @@ class AnnealedInference(ABC):
     def piece(self) -> int:
         """Number of steps between two looks at the clock."""
         return BLOCK
+
+    def work_of_step(self, state: Any) -> float:
+        """Return the seconds that a step takes on some machine; on others it takes a multiple."""
+        return 1.0
+
+    @property
+    def work_afterwards(self) -> float:
+        """Seconds that what follows the steps takes on the machine of `work_of_step`; on others, the same multiple."""
+        return 0.0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the time is up for steps: what follows them needs a part of it, by the pace of the latest steps."""
+        pace = float(np.median(self._slowness)) if self._slowness else 1.0
+        if len(self._slowness) < _REMEMBERED:
+            pace = min(pace, _LEAST_SURE)  # the first steps are made while other threads compile
+        return self.task.watch.is_up_in(pace * self.work_afterwards)
 
     @abstractmethod
     def conclude(self, course: Course, verdict: Verdict) -> Any:
@@ -149,7 +171,7 @@ class AnnealedInference(ABC):
                 return Verdict("converged", f"a block of {BLOCK} steps gained {gained:.2g} nats")
         if course.n_steps >= task.max_iter:
             return Verdict("stopped", f"the limit of {task.max_iter} steps")
-        return Verdict("stopped", task.watch.out_of_time) if traces and task.watch.is_up else None
+        return Verdict("stopped", task.watch.out_of_time) if traces and self.is_up else None
 
     def _block(self, course: Course, weights: np.ndarray, phase: str, *, learn: bool, steady: bool) -> Course:
         """Make some steps; ones that leave the numbers are tried again, smaller and steadier."""
@@ -175,15 +197,19 @@ class AnnealedInference(ABC):
         traces: list[StepTrace] = []
         n, clock = 0, self.task.watch.clock
         while n < BLOCK:
-            piece, start = min(self.piece, BLOCK - n), clock.seconds
+            piece, start, work = min(self.piece, BLOCK - n), clock.seconds, self.work_of_step(state)
+            is_compiled = work in self._compiled  # steps of the same size were made before
             state, trace = self.advance(state, tuple(part[n : n + piece] for part in schedule))  # type: ignore[arg-type]
             traces.append(StepTrace(*(np.asarray(part) for part in trace)))  # type: ignore[arg-type]
             if not np.all(np.isfinite(traces[-1].objective)):
                 break
             n += piece
             self.seconds_of_step = (clock.seconds - start) / piece
+            if is_compiled:
+                self._slowness.append(self.seconds_of_step / work)
+            self._compiled.add(work)
             say(n, float(traces[-1].bound[-1]))
-            if n < BLOCK and self.task.watch.is_up:
+            if n < BLOCK and self.is_up:
                 break
         return state, StepTrace(*map(np.concatenate, zip(*traces, strict=True)))  # type: ignore[arg-type]
 
@@ -208,7 +234,7 @@ class AnnealedInference(ABC):
             courses = sorted(courses, key=lambda course: course.quality(n_blocks), reverse=True)
             courses = courses[: (len(courses) + 1) // 2]
             n_steps, _ = courses[0].quality(n_blocks)
-            if len(courses) > 1 and not self.task.watch.is_up and n_steps < self.task.max_iter:
+            if len(courses) > 1 and not self.is_up and n_steps < self.task.max_iter:
                 n_blocks += _TRIAL_BLOCKS
                 courses = self._side_by_side(partial(self._further, n_blocks=n_blocks), courses)
         return courses[0]
@@ -220,7 +246,7 @@ class AnnealedInference(ABC):
 
     def _annealed(self, number: int) -> Course | None:
         task = self.task
-        if number and task.watch.is_up:
+        if number and self.is_up:
             return None
         course = self._kept(number)
         if course is None:
@@ -232,7 +258,7 @@ class AnnealedInference(ABC):
             free = block >= len(ANNEALING[0]) // BLOCK
             phase = f"start {number + 1} of {task.n_starts}"
             course = self._keep(self._block(course, phases[block], phase, learn=free, steady=free))
-            if task.watch.is_up:
+            if self.is_up:
                 break
         return course
 
@@ -251,7 +277,7 @@ class AnnealedInference(ABC):
         course = self._kept(number) or Course(self.given_state(self.grown[number]), number=number)
         for block in range(len(course.traces), _TRIAL_BLOCKS):
             course = self._keep(self._block(course, np.ones(BLOCK), "growing", learn=True, steady=block > 0))
-            if self.task.watch.is_up:
+            if self.is_up:
                 break
         return course
 

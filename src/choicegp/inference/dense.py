@@ -21,7 +21,7 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program
 from choicegp.inference.annealing import BLOCK, AnnealedInference, Course, Schedule, StepTrace, looped
-from choicegp.inference.driver import Inferred, Learning, Task, Verdict, inferred_from_sites
+from choicegp.inference.driver import SCORE_POINTS, Inferred, Learning, Task, Verdict, inferred_from_sites
 from choicegp.inference.expectation import SharedCovariance, expect, marginals, quasi_normals
 from choicegp.inference.posterior import (
     LAST_JITTER,
@@ -250,6 +250,28 @@ class DenseInference(AnnealedInference):
         if len(self.problem.valid) <= _QUICK:
             return BLOCK
         return int(np.clip(_LOOK / self.seconds_of_step, 1, BLOCK)) if self.seconds_of_step else 1
+
+    @property
+    def n_numbers(self) -> int:
+        """Number of objects times parts of the utilities."""
+        return len(self.problem.valid) * self.task.prior.n_parts
+
+    def work_of_sets(self, n_points: int) -> float:
+        """Return the seconds of derivatives at so many points of each set, on the core where they were measured."""
+        counts = [(*batch.rows.shape, batch.errors.n_nodes) for batch in self.problem.batches]
+        n_pairs = sum(a * (a - 1) // 2 * m * n_nodes for a, m, n_nodes in counts)
+        return 35e-9 * self.task.prior.n_utilities * n_pairs * n_points
+
+    def work_of_step(self, state: DenseState) -> float:
+        """Return the seconds of a step on that core."""
+        t = len(self.problem.valid)
+        return self.work_of_sets(N_POINTS) + self.n_numbers * (100e-9 * t + 0.16e-9 * t**2)
+
+    @property
+    def work_afterwards(self) -> float:
+        """Seconds of the posterior and of its score on that core."""
+        t = len(self.problem.valid)
+        return 0.5 * self.work_of_sets(SCORE_POINTS) + self.n_numbers * (150e-9 * t + 0.25e-9 * t**2)
 
     def warm_state(self) -> DenseState | None:
         """Return the state at the earlier model, where there is one."""

@@ -21,7 +21,10 @@ from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import HyperPriors, UtilityPrior
 
-_SCORE_POINTS = 1024
+SCORE_POINTS = 1024
+"""Points on which a posterior is scored."""
+CONCLUSION = "conclusion"
+"""Under this name a clock keeps how long it took to make the posterior of the latest fit and to score it."""
 
 
 class Keeper(Protocol):
@@ -85,10 +88,18 @@ class Watch(NamedTuple):
         """Whether the time limit has passed."""
         return self.clock.is_up
 
+    def is_up_in(self, seconds: float) -> bool:
+        """Whether the time limit will have passed in so many seconds."""
+        return self.clock.is_up_in(seconds)
+
     @property
     def out_of_time(self) -> str:
         """Say that the time limit ended a fit."""
         return f"the time limit of {self.clock.limit:g} s"
+
+    def ended(self, verdict: "Verdict") -> bool:
+        """Whether the time limit is the reason of a verdict, before it has passed: what follows takes time too."""
+        return self.clock.limit is not None and verdict.message == self.out_of_time
 
 
 class Learning(NamedTuple):
@@ -155,7 +166,7 @@ class Task(NamedTuple):
 
 def score_points(problem: Problem, n_utilities: int, seed: int) -> tuple[np.ndarray, ...]:
     """Draw the points on which the posterior is scored; no inference sees them before."""
-    return quasi_normals(problem, n_utilities, _SCORE_POINTS, seed + 2**20)
+    return quasi_normals(problem, n_utilities, SCORE_POINTS, seed + 2**20)
 
 
 class Verdict(NamedTuple):
@@ -266,8 +277,11 @@ def run(inference: Inference, keeper: Keeper = NOTHING) -> tuple[Any, Verdict]:
 def infer(inference: Inference, watch: Watch | None = None) -> Inferred:
     """Run an inference to its end; one that failed is a clear error.  ``watch`` is the one that it looks at."""
     state, verdict = run(inference, NOTHING if watch is None else watch.keeper)
-    out_of_time = verdict.status == "stopped" and watch is not None and watch.is_up
+    out_of_time = verdict.status == "stopped" and watch is not None and (watch.is_up or watch.ended(verdict))
+    start = 0.0 if watch is None else watch.clock.seconds
     found: Inferred = inference.conclude(state, verdict)._replace(out_of_time=out_of_time)
+    if watch is not None:
+        watch.clock.took[CONCLUSION] = watch.clock.seconds - start
     if found.status == "failed" or not np.isfinite(found.elbo):
         raise ChoiceGPError(
             f"the fit failed: {found.message}. Try standardize=True, another kernel, or hyperpriors=HyperPriors()"

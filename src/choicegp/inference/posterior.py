@@ -10,7 +10,7 @@ exact given the sites, with d + 1 factorisations of the order of the objects whe
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -275,14 +275,9 @@ class Conclusion(NamedTuple):
 
 
 def conclude(
-    prior: UtilityPrior,
-    problem: Problem,
-    factor: Factor,
-    sites: Sites,
-    normals: tuple[np.ndarray, ...],
-    lapse: Array | None,
-    seed: int = 0,
-) -> Conclusion:
+    prior: UtilityPrior, problem: Problem, factor: Factor, sites: Sites, normals: tuple[np.ndarray, ...],
+    lapse: Array | None, seed: int = 0,
+) -> Conclusion:  # fmt: skip
     """Make the posterior that prior and sites define, as plain arrays without the padding, and score it.
 
     Every inference is scored here, on points it has not seen, without hyperpriors.
@@ -302,6 +297,15 @@ def conclude(
         draws = draws_of(one, objects, np.asarray(found[4])[None, ..., :n])
     arrays = Posterior(prior, objects, mean[:, :n], dual[:, :n], gain[:, :n, :n], lapse, draws)  # type: ignore[arg-type]
     return Conclusion(jax.tree.map(np.asarray, arrays), float(bound))
+
+
+def prepare_conclusion(prior: UtilityPrior, problem: Problem, normals: tuple[np.ndarray, ...], lapse: Any) -> None:
+    """Have the program of `conclude` made while the steps are."""
+    p, d, t = prior.n_parts, prior.n_utilities, len(problem.valid)
+    arrays: list[Any] = [np.broadcast_to(0.0, shape) for shape in ((p, t, t), (d, t, t), (N_GAUSSIAN, p, t))]
+    root, precision, standard = arrays
+    factor, sites = Factor(root, root[:, 0, 0], root), Sites(precision, precision[:, 0])
+    _conclude.prepare(factor, sites, problem, normals, lapse, standard if prior.shared else None)
 
 
 @program
@@ -335,13 +339,9 @@ def _gaussian_duals(factor: Factor, sites: Sites, moments: GaussianMoments, stan
 
 
 def evidence_bound(
-    mean: Array,
-    covariance: Array | SharedCovariance,
-    kl: Array,
-    problem: Problem,
-    normals: tuple[Array, ...],
+    mean: Array, covariance: Array | SharedCovariance, kl: Array, problem: Problem, normals: tuple[Array, ...],
     lapse: Array | None,
-) -> Array:
+) -> Array:  # fmt: skip
     """Return the ELBO: sum_k E_q[log p(C_k | A_k, u)] - KL(q | prior), without hyperpriors."""
     bound = -jnp.sum(kl)
     for batch, draws in zip(problem.batches, normals, strict=True):

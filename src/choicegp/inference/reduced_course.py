@@ -15,7 +15,7 @@ import numpy as np
 
 from choicegp.compute.threads import linear_algebra_for
 from choicegp.inference.annealing import Course, Schedule, StepTrace
-from choicegp.inference.dense import DenseInference, DenseState, first_pace
+from choicegp.inference.dense import N_POINTS, DenseInference, DenseState, first_pace
 from choicegp.inference.driver import Inferred, Task, Verdict
 from choicegp.inference.posterior import FIRST_JITTER, LAST_JITTER, factorise_on_host
 from choicegp.inference.reduced import ReducedState, choice_of_objects, run_reduced
@@ -61,9 +61,16 @@ class ReducedInference(DenseInference):
                     state = course.state._replace(chosen=few, rate=np.asarray(_FAST))
                     course = course._replace(state=state, n_tried=len(course.traces))
             course = self._followed(course)
-        if self.task.watch.is_up or course.n_steps >= self.task.max_iter:
+        if self.is_up or course.n_steps >= self.task.max_iter:
             return course
         return course._replace(state=self._last(course.state), n_tried=len(course.traces))
+
+    def work_of_step(self, state: Any) -> float:
+        """Return the seconds of a step on the machine of `DenseInference.work_of_step`."""
+        if isinstance(state, DenseState):
+            return super().work_of_step(state)
+        r = len(state.chosen)
+        return self.work_of_sets(N_POINTS) + self.n_numbers * (52e-9 * r + 0.23e-9 * r**2)
 
     def step(self, course: Course) -> Course:
         """Make a block of steps at full weight."""

@@ -75,6 +75,12 @@ def rescaled(prior: UtilityPrior, lengthscale: float, variance: float) -> Utilit
     return jax.tree_util.tree_map_with_path(lambda path, leaf: np.asarray(leaf) + shift.get(path[-1].name, 0.0), prior)
 
 
+def with_threshold(prior: UtilityPrior, objects: Objects) -> UtilityPrior:
+    """Add a threshold, whose utilities are at first about as large as the objects' own."""
+    size = np.mean(np.asarray(prior.variance(objects)), axis=1)
+    return UtilityPrior(prior.kernels, prior.log_effect_variance, prior.shared, np.log(size))
+
+
 def scaled(prior: UtilityPrior, factor: float) -> UtilityPrior:
     """Multiply every lengthscale by ``factor``."""
     return rescaled(prior, factor, 1.0)
