@@ -37,7 +37,7 @@ from choicegp.model.shapes import AnyArray, Scalar
 
 TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
 _MULTIPLIED = 16  # factors of which the product is taken before its logarithm
-_WRITTEN_OUT = 6  # objects of a set whose pairs are written out
+WRITTEN_OUT = 6  # objects of a set whose pairs are written out: a batch of products so small costs twice as much
 _UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
 
 
@@ -107,7 +107,7 @@ def expected_derivatives(
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
     gradient, curvature = averaged(answer, kept, compared, pairs)
     if lapse is not None:
-        curvature -= mean_square(kept * (1 - kept), answer.of_objects(pairs))
+        curvature -= mean_square(kept * (1 - kept), to_objects(answer.slope, pairs))
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
 
 
@@ -173,9 +173,10 @@ class Answer(NamedTuple):
     coupling: Float[Array, "d P m S"] | None
     singles: "SingleObjects | None"
 
-    def of_objects(self, pairs: Pairs) -> Float[Array, "d a m S"]:
-        """Return d log p / du."""
-        return to_objects(self.f if self.singles is None else self.f - self.singles.slope, pairs)
+    @property
+    def slope(self) -> Float[Array, "d P m S"]:
+        """Return d log p / dz."""
+        return self.f if self.singles is None else self.f - self.singles.slope
 
 
 def answer_terms(
@@ -216,7 +217,7 @@ def averaged(
     gradient = to_objects(jnp.mean(of_pairs, axis=-1), pairs)
     curvature = laplacian(jnp.mean(of_pairs * (compared.z + answer.f), axis=-1), pairs)
     if answer.coupling is not None:
-        curvature += _coupling_curvature(answer.coupling, kept, pairs)
+        curvature += coupling_curvature(answer.coupling, kept, pairs)
     singles = answer.singles
     if singles is not None:
         gradient -= to_objects(jnp.mean(kept[None, None] * singles.slope, axis=-1), pairs)
@@ -339,6 +340,8 @@ def beaten_by(
     pair: PairProbabilities, beats: Bool[AnyArray, "P m 1"], pairs: Pairs
 ) -> tuple[Float[Array, "a m S"], Float[Array, "a m S"]]:
     """G_v = prod_o (1 - e^p(o,v)) and 1 - G_v for every object v, over the chosen o before it."""
+    if len(pairs.index) <= WRITTEN_OUT:
+        return _beaten_by_few(pair, beats, pairs)
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     beats = beats[pairs.index] & upper
     dominates = jnp.where(beats, pair.dominates[pairs.index], 0.0)
@@ -351,6 +354,15 @@ def beaten_by(
     start = (jnp.ones_like(stays[0]), jnp.zeros_like(stays[0]))
     (g, beaten), _ = jax.lax.scan(step, start, (dominates, stays), unroll=min(len(stays), _UNROLLED))
     return g, beaten
+
+
+def _beaten_by_few(pair: PairProbabilities, beats: Bool[AnyArray, "P m 1"], pairs: Pairs) -> tuple[Array, Array]:
+    """Do so pair by pair: of few objects, a list of all pairs takes longer."""
+    g, beaten = ([jnp.full_like(pair.dominates[0], value)] * len(pairs.index) for value in (1.0, 0.0))
+    for number, v in enumerate(pairs.second):
+        beaten[v] = beaten[v] + g[v] * jnp.where(beats[number], pair.dominates[number], 0.0)
+        g[v] = g[v] * jnp.where(beats[number], pair.not_dominates[number], 1.0)
+    return jnp.stack(g), jnp.stack(beaten)
 
 
 def to_objects(f: Float[Array, "d P *batch"], pairs: Pairs) -> Float[Array, "d a *batch"]:
@@ -367,7 +379,7 @@ def laplacian(weight: Float[Array, "d P m"], pairs: Pairs) -> Float[Array, "d a 
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
 
 
-def _coupling_curvature(
+def coupling_curvature(
     coupling: Float[Array, "d P m S"], kept: Float[Array, "m S"], pairs: Pairs
 ) -> Float[Array, "d a a m"]:
     """Mean over samples of sum_{o != o'} t_o t_o' (e_o - e_v)(e_o' - e_v)^T over the rejected v."""
@@ -380,20 +392,3 @@ def _coupling_curvature(
     off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
     dense = with_rejected + jnp.swapaxes(with_rejected, 1, 2) - jnp.where(off_diagonal, together, 0.0)
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
-
-
-def coupling_curvature(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float[Array, "d a a m"]:
-    """Do as `_coupling_curvature` does with the weights in the coupling, written out pair by pair for small sets.
-
-    A batched product of matrices this small costs twice the products themselves.
-    """
-    a, index = len(pairs.index), pairs.index
-    if a > _WRITTEN_OUT:
-        return _coupling_curvature(coupling, jnp.ones_like(coupling[0, 0]), pairs)
-    weights = []
-    for o, v in zip(pairs.first, pairs.second, strict=True):
-        # o has beaten v together with another object; or o and v have both beaten a third.
-        with_it = [coupling[:, index[o, v]] * coupling[:, index[p, v]] for p in range(v) if p != o]
-        both = [-coupling[:, index[o, w]] * coupling[:, index[v, w]] for w in range(v + 1, a)]
-        weights.append(jnp.mean(sum(with_it + both, jnp.zeros_like(coupling[:, 0])), axis=-1))
-    return laplacian(jnp.stack(weights, axis=1), pairs)

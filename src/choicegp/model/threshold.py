@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float
 
 from choicegp.model.derivatives import (
     TINY,
+    WRITTEN_OUT,
     Compared,
     ExpectedDerivatives,
     answer_terms,
@@ -143,12 +144,12 @@ def expected_derivatives_with_threshold(
 
 
 class _Answers(NamedTuple):
-    """The two answers whose sum is seen: log p, the first one's share in it, slopes by u, and averages of both."""
+    """The two answers whose sum is seen: log p, the first one's share in it, slopes by z, and averages of both."""
 
     value: Float[Array, "m S"]
     share: Float[Array, "m S"]
-    gap: Float[Array, "d a m S"]  # the first one's slope less the second one's
-    second: Float[Array, "d a m S"]
+    gap: Float[Array, "d P m S"]  # the first one's slope less the second one's
+    second: Float[Array, "d P m S"]
     averaged: Callable[[Array], tuple[Array, Array]]
 
 
@@ -170,8 +171,7 @@ def _one_by_one(
         return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
 
     value = log_add_exp(jnp.where(possible[:, None], first.value, -jnp.inf), second.value)
-    slopes = first.of_objects(pairs), second.of_objects(pairs)
-    return _Answers(value, share, slopes[0] - slopes[1], slopes[1], of_both)
+    return _Answers(value, share, first.slope - second.slope, second.slope, of_both)
 
 
 def _together(
@@ -228,21 +228,46 @@ def _together(
             root = jnp.sqrt(jnp.where(zero, of_first, of_first + of_second))
             alone = of_second / jnp.where(root > 0.0, root, 1.0)  # the threshold, with a chosen object
             t = odds * jnp.where(beats | before, root[two], jnp.where(stands, alone[two], 0.0))
-            curvature += coupling_curvature(t[None] * hazard, pairs)
+            curvature += _coupling_curvature(t[None] * hazard, pairs)
         return gradient, curvature
 
     gap, second_slope = (
-        to_objects(up[None] * hazard + down[None] * hazard_below, pairs)
+        up[None] * hazard + down[None] * hazard_below
         for up, down in ((ups[0] - ups[1], downs[0] - downs[1]), (ups[1], downs[1]))
     )
     return _Answers(value, share, gap, second_slope, of_both)
 
 
+def _coupling_curvature(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float[Array, "d a a m"]:
+    """Do as `coupling_curvature` does with the weights in the coupling, written out pair by pair for small sets."""
+    a, index = len(pairs.index), pairs.index
+    if a > WRITTEN_OUT:
+        return coupling_curvature(coupling, jnp.ones_like(coupling[0, 0]), pairs)
+    weights = []
+    for o, v in zip(pairs.first, pairs.second, strict=True):
+        # o has beaten v together with another object; or o and v have both beaten a third.
+        with_it = [coupling[:, index[o, v]] * coupling[:, index[p, v]] for p in range(v) if p != o]
+        both = [-coupling[:, index[o, w]] * coupling[:, index[v, w]] for w in range(v + 1, a)]
+        weights.append(jnp.mean(sum(with_it + both, jnp.zeros_like(coupling[:, 0])), axis=-1))
+    return laplacian(jnp.stack(weights, axis=1), pairs)
+
+
 def _mean_of_pairs(
-    weight: Float[Array, "m S"], slope: Float[Array, "d a m S"], pairs: Pairs
+    weight: Float[Array, "m S"], slope: Float[Array, "d P m S"], pairs: Pairs
 ) -> Float[Array, "d a a m"]:
-    """Mean over samples of weight g g^T, for slopes g that sum to zero over the objects."""
-    return laplacian(-jnp.mean(weight[None, None] * slope[:, pairs.first] * slope[:, pairs.second], axis=-1), pairs)
+    """Mean over samples of weight g g^T, for the slopes g by u that belong to slopes by z; they sum to zero.
+
+    Written out object by object for small sets: lists of all pairs would take a sixth of a step.
+    """
+    if len(pairs.index) > WRITTEN_OUT:
+        g = to_objects(slope, pairs)
+        return -laplacian(jnp.mean(weight[None, None] * g[:, pairs.first] * g[:, pairs.second], axis=-1), pairs)
+    of_objects = [jnp.zeros_like(slope[:, 0])] * len(pairs.index)
+    of_pairs = list(zip(pairs.first, pairs.second, strict=True))
+    for number, (o, v) in enumerate(of_pairs):
+        of_objects[o], of_objects[v] = of_objects[o] + slope[:, number], of_objects[v] - slope[:, number]
+    products = [jnp.mean(weight[None] * of_objects[o] * of_objects[v], axis=-1) for o, v in of_pairs]
+    return -laplacian(jnp.stack(products, axis=1), pairs)
 
 
 def answer_probabilities_with_threshold(u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
