@@ -35,18 +35,18 @@ KEY = re.compile(r'name="key" value="([^"]*)"')
 class Server:
     """The command `choicegp serve` in a process of its own."""
 
-    def __init__(self, folder: Path, answers: int, workers: int) -> None:
+    def __init__(self, folder: Path, answers: int, workers: int, objects: Path | None = None) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
         self._command = [
-            sys.executable, "-m", "choicegp.apps.cli", "serve", str(folder / "laptops.csv"), "--db",
+            sys.executable, "-m", "choicegp.apps.cli", "serve", str(objects or folder / "laptops.csv"), "--db",
             str(folder / "study.sqlite"), "--port", str(self.port), "--sets", str(answers), "--workers",
             str(workers),
         ]  # fmt: skip
-        self.join = ""
+        self.join = self.owner = ""
         self.start()
 
     def start(self) -> None:
@@ -58,6 +58,8 @@ class Server:
         for line in self.process.stdout:
             if found := re.match(r"Participants: (\S+)", line):
                 self.join = found[1]
+            if found := re.match(r"Owner:\s+(http\S+)", line):
+                self.owner = found[1]
             if line.startswith("Stop with"):
                 return
         raise SystemExit("the server did not start")
@@ -71,6 +73,20 @@ class Server:
         """Return the resident MiB of the page's own process."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+    def memory_of_workers(self) -> float:
+        """Return the resident MiB of all processes that the page has started."""
+        total = 0
+        for status in Path("/proc").glob("[0-9]*/status"):
+            try:
+                text = status.read_text()
+            except OSError:  # it has ended
+                continue
+            if re.search(rf"^PPid:\s+{self.process.pid}$", text, flags=re.M) and (
+                found := re.search(r"VmRSS:\s+(\d+)", text)
+            ):
+                total += int(found[1])
+        return total / 1024
 
 
 class Watch:

@@ -1,5 +1,6 @@
-"""What a user can import: every name is there, listed and documented."""
+"""What a user can import: every name is there, listed and completely documented."""
 
+import ast
 import inspect
 import re
 from functools import cached_property
@@ -9,10 +10,17 @@ from types import FunctionType
 import pytest
 
 import choicegp
-from choicegp import datasets, kernels
+from choicegp import datasets, inferences, kernels, likelihoods, metrics, plots
 
 NAMES = [name for name in choicegp.__all__ if not name.startswith("__")]
 REFERENCE = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
+MODULES = (choicegp, datasets, inferences, kernels, likelihoods, metrics, plots)
+PUBLIC = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in MODULES
+    for name in module.__all__
+    if not name.startswith("__") and not inspect.ismodule(getattr(module, name))
+}
 MODELS = [name for name in NAMES if name.endswith("GP") or name == "ParetoEmbedding"]
 
 
@@ -88,9 +96,100 @@ def members(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_reference_documents_what_every_model_does(name):
-    common = {"fit", "predict", "predict_proba", "predict_frame", "log_prob", "score", "save", "load"}
-    assert common <= set(members(name)) <= set(public_methods(getattr(choicegp, name)))
+    # The Attributes section of the class lists what a fit leaves behind; PairGP and GPGP refuse to say utilities.
+    elsewhere = {"get_params", "set_params"} | ({"utilities"} if name in ("PairGP", "GeneralPreferenceGP") else set())
+    public = set(public_methods(getattr(choicegp, name)))
+    assert {one for one in public - elsewhere if not one.endswith("_")} <= set(members(name)) <= public
+
+
+@pytest.mark.parametrize("module", [kernels, inferences, likelihoods], ids=lambda module: module.__name__)
+def test_the_reference_documents_every_name_of_a_module(module):
+    assert set(members(module.__name__.removeprefix("choicegp."))) == set(module.__all__)
+
+
+def parameters(thing: object) -> list[str]:
+    """Return the names that a caller may give, without ``self``."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    given = inspect.signature(thing).parameters.values()
+    return [one.name for one in given if one.kind not in kinds and one.name not in ("self", "cls")]
+
+
+def returns_something(function: object) -> bool:
+    """Whether the annotation says that a value comes back."""
+    return inspect.signature(function).return_annotation not in (None, "None")
+
+
+def gaps(thing: object) -> list[str]:
+    """Return the sections that the docstring of a function or a class lacks."""
+    text = inspect.getdoc(thing) or ""
+    wanted = {"Examples": True}
+    if inspect.isclass(thing):
+        is_plain = issubclass(thing, Exception) and "__init__" not in vars(thing)
+        abstract = not parameters(thing) if not is_plain else True
+        wanted["Parameters" if "Parameters\n---" in text else "Attributes"] = not abstract
+    else:
+        wanted |= {"Parameters": bool(parameters(thing)), "Returns": returns_something(thing)}
+    lacking = [name for name, needed in wanted.items() if needed and f"{name}\n{'-' * len(name)}\n" not in text]
+    is_plain = inspect.isclass(thing) and issubclass(thing, Exception)
+    unnamed = [] if is_plain else [one for one in parameters(thing) if not re.search(rf"\b{one}\b", text)]
+    return lacking + unnamed
+
+
+def method_gaps(owner: type, name: str, method: object) -> list[str]:
+    """Return the parameters of a method that neither its docstring nor its class's names, and whether it lacks what
+    it returns."""
+    if isinstance(method, property | cached_property):
+        return []
+    function = getattr(owner, name)
+    text = inspect.getdoc(function) or ""
+    named = text + (inspect.getdoc(owner) or "")
+    unnamed = [one for one in parameters(function) if not re.search(rf"\b{one}\b", named)]
+    says = re.search(r"\breturn(s|ed)?\b", text, re.IGNORECASE) or not returns_something(function)
+    return unnamed + ([] if says else ["Returns"])
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_docstring_of_every_public_name_is_complete(name):
+    thing = PUBLIC[name]
+    assert gaps(thing) == [], f"{name} needs these sections"
+    if inspect.isclass(thing):
+        found = {one: method_gaps(thing, one, method) for one, method in public_methods(thing).items()}
+        assert {one: lacking for one, lacking in found.items() if lacking} == {}, f"methods of {name}"
+
+
+def test_a_gap_is_noticed():
+    def bare(x: int) -> int:
+        """Return x."""
+        return x
+
+    class Thing:
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        def grow(self, by: int) -> int:
+            """Grow."""
+            return self.size + by
+
+    assert gaps(bare) == ["Examples", "Parameters", "Returns"]
+    assert gaps(Thing) == ["Examples", "Attributes", "size"]
+    assert method_gaps(Thing, "grow", Thing.grow) == ["by", "Returns"]
 
 
 def test_the_reference_documents_every_kernel():
     assert set(members("kernels")) == set(kernels.__all__)
+
+
+WARNINGS = {name for name in NAMES if inspect.isclass(thing := getattr(choicegp, name)) and issubclass(thing, Warning)}
+
+
+def test_every_kind_of_warning_is_named_and_on_the_page_about_them():
+    page = (Path(__file__).parents[1] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    table = page.partition("## Warnings")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.M)) == WARNINGS
+    for file in (Path(choicegp.__file__).parent).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            # A remark, which is passed on, has its name where it is made.
+            if called == "warnings.warn" and "remark" not in ast.unparse(node.args[0]):
+                assert ast.unparse(node.args[1]) in WARNINGS, f"{file.name}:{node.lineno}"
+            assert called not in ("UserWarning", "Warning", "RuntimeWarning"), f"{file.name}:{node.lineno}"

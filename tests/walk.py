@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
         from choicegp.inference import intervals
 
         # Short chains visit the same modules as long ones.
-        intervals.N_SAMPLED = intervals.N_WARM_UP = intervals.BLOCK
+        intervals.n_steps = lambda inference: (intervals.BLOCK, intervals.BLOCK // 4)
 
         try:
             with contextlib.redirect_stdout(sys.stderr), walk.traced():

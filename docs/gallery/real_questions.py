@@ -22,8 +22,11 @@ def ellipses(folder: Path) -> None:
     model = ChoiceGP(n_utilities=2, random_state=0).fit(train)
     print(data.describe())
     print(model.intervals_)
-    print(metrics.summary(test, model.predict(test)).to_string())
-    plots.plot_effects(model, ["a", "b", "rotation"])[0].figure.savefig(folder / "gallery-ellipses.png", dpi=100)
+    print(metrics.summary(test, model.predict(test)).T.round(2).to_string())
+    axes = plots.plot_effects(model, ["a", "b", "rotation"])
+    for ax, words in zip(axes, ("half-axis a", "half-axis b", "rotation, in radians"), strict=True):
+        ax.set_xlabel(words)
+    axes[0].figure.savefig(folder / "gallery-ellipses.png", dpi=100)
 
 
 def zurich(folder: Path) -> None:

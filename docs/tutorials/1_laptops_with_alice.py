@@ -46,7 +46,7 @@ print("intervals:", model.intervals_)
 # Is it any good? Twenty pages were held out. The rule "keep everything" is the yardstick: who keeps much is easily
 # predicted to keep all.
 
-metrics.summary(test, model.predict(test))
+metrics.summary(test, model.predict(test)).T.round(3)
 
 # %%
 # What drives her choices
@@ -57,7 +57,8 @@ picture = plots.plot_effects(model, ["cpu_score", "price_eur", "weight_kg"])
 
 # %%
 # Which utility comes first has no meaning. One of them is about power for the money, the other about comfort, as they
-# are in the simulation. What is learned is a curve and not a single weight.
+# are in the simulation. What is learned is a curve and not a single weight. Where one utility is much larger than the
+# other, each has a scale of its own, on the left and on the right.
 #
 # The laptops themselves
 # ----------------------

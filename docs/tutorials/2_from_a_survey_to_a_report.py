@@ -92,7 +92,7 @@ print(data.describe())
 train, test = data.split(test_size=0.2, by="respondent", random_state=0)
 model = ChoiceGP(n_utilities=2, **quick).fit(train)
 print(model)
-metrics.summary(test, model.predict(test))
+metrics.summary(test, model.predict(test)).T.round(3)
 
 # %%
 # Some tasks were left empty, so the model has a threshold, and says how probable an empty task is:

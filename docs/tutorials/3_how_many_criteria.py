@@ -23,12 +23,13 @@ print(simulated.data.describe())
 # %%
 # Fit each number, and compare
 # ----------------------------
-# ``elpd`` is the log probability of each answer given all others, summed over the sets, and ``elpd_diff`` is how much
-# a number is worse than the best one. ``dse`` is the standard error of this difference, from a paired comparison.
+# ``elpd`` is the log probability of each answer given all others, summed over the sets, with its standard error ``se``.
+# ``elpd_diff`` is how much worse a number is than the best one, and ``dse`` is the standard error of this difference,
+# from a paired comparison. ``p`` is the effective number of parameters.
 
 found = select_n_utilities(simulated.data, max_utilities=5 if FULL else 2, random_state=0, **quick)
 print(found.reason)
-found.table
+found.table[["elpd", "se", "elpd_diff", "dse", "p", "elbo"]].round(1)
 
 # %%
 # The rule chooses the smallest number that is within one standard error of the best. Look at the first row: with one

@@ -64,7 +64,9 @@ right = {
     "forced answers": float(np.mean(preferred == wins)),
     "free answers": float(np.mean((dominance[:, 0] > dominance[:, 1]) == wins)),
 }
-print(f"{len(rows)} held-out pairs with a clear winner; who wins is right in:", right)
+print(f"{len(rows)} held-out pairs have a clear winner. Who wins is predicted right:")
+for answers, share in right.items():
+    print(f"  {answers}: {share:.1%}")
 
 # %%
 # What forced answers hide

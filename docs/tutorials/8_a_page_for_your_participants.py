@@ -20,7 +20,7 @@ from choicegp import ChoiceData, ChoiceGP, Store, datasets, next_set
 folder = Path(tempfile.mkdtemp())
 laptops = datasets.laptops(24)[["price_eur", "weight_kg", "battery_h"]]
 laptops.to_csv(folder / "laptops.csv")
-(folder / "study.toml").write_text("""
+study = """
 title = "Which laptop would you keep?"
 sets = 10
 set_size = 3
@@ -30,7 +30,8 @@ column = "price_eur"
 label = "Price"
 unit = "€"
 decimals = 0
-""")
+"""
+_ = (folder / "study.toml").write_text(study, encoding="utf-8")
 
 # %%
 # The command prints two links: one for the participants, one for you.

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from choicegp.elicitation.between import next_set_between
     from choicegp.elicitation.design import next_set, next_sets
     from choicegp.elicitation.request import Proposed
-    from choicegp.elicitation.session import ChoiceSession, Hint
+    from choicegp.elicitation.session import ChoiceSession
+    from choicegp.elicitation.stopping import Hint
     from choicegp.elicitation.store import Store
     from choicegp.errors import (
         AlreadyAnswered,
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
         ChoiceGPError,
         Defect,
         ExtrapolationWarning,
+        FileWarning,
         NotPossible,
         ReadingNote,
+        ReadingWarning,
         StoreError,
         StudyFull,
+        TrustWarning,
         Unavailable,
     )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
@@ -67,11 +71,12 @@ _PLACES = {
     "elicitation.between": "next_set_between",
     "elicitation.design": "next_set next_sets",
     "elicitation.request": "Proposed",
-    "elicitation.session": "ChoiceSession Hint",
+    "elicitation.session": "ChoiceSession",
+    "elicitation.stopping": "Hint",
     "elicitation.store": "Store",
     "errors": (
-        "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning NotPossible ReadingNote StoreError "
-        "StudyFull Unavailable"
+        "AlreadyAnswered ChoiceDataError ChoiceGPError Defect ExtrapolationWarning FileWarning NotPossible ReadingNote "
+        "ReadingWarning StoreError StudyFull TrustWarning Unavailable"
     ),
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
@@ -112,6 +117,7 @@ __all__ = [
     "EmbeddingFit",
     "EmbeddingSearch",
     "ExtrapolationWarning",
+    "FileWarning",
     "FitResult",
     "GeneralPreferenceGP",
     "Hint",
@@ -126,12 +132,14 @@ __all__ = [
     "Proposed",
     "PsisDiagnostics",
     "ReadingNote",
+    "ReadingWarning",
     "Segments",
     "SelectionResult",
     "Sparse",
     "Store",
     "StoreError",
     "StudyFull",
+    "TrustWarning",
     "Unavailable",
     "Utilities",
     "__version__",

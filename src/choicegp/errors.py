@@ -38,9 +38,12 @@ class Unavailable(StoreError):
 
     Examples
     --------
-    >>> from choicegp import StoreError, Unavailable
-    >>> issubclass(Unavailable, StoreError)
-    True
+    >>> from choicegp import Unavailable
+    >>> try:
+    ...     raise Unavailable("another program writes to study.db")
+    ... except Unavailable as error:
+    ...     print(f"{error}: the answer is sent again")
+    another program writes to study.db: the answer is sent again
     """
 
 
@@ -49,9 +52,13 @@ class NotPossible(StoreError):
 
     Examples
     --------
-    >>> from choicegp import NotPossible, StoreError
-    >>> issubclass(NotPossible, StoreError)
-    True
+    >>> from choicegp import NotPossible, Store, datasets
+    >>> with Store.open(":memory:", datasets.laptops(6)) as store:
+    ...     try:
+    ...         store.participant("Anna")
+    ...     except NotPossible as error:
+    ...         print(error)
+    there is no participant 'Anna' in :memory:; add one with join
     """
 
 
@@ -60,9 +67,14 @@ class StudyFull(NotPossible):
 
     Examples
     --------
-    >>> from choicegp import StoreError, StudyFull
-    >>> issubclass(StudyFull, StoreError)
-    True
+    >>> from choicegp import Store, StudyFull, datasets
+    >>> with Store.open(":memory:", datasets.laptops(6)) as store:
+    ...     anna, token = store.join("Anna", most=1)
+    ...     try:
+    ...         store.join("Bert", most=1)
+    ...     except StudyFull as error:
+    ...         print(error)
+    the study has 1 participant and takes no more
     """
 
 
@@ -71,9 +83,15 @@ class AlreadyAnswered(NotPossible):
 
     Examples
     --------
-    >>> from choicegp import AlreadyAnswered, StoreError
-    >>> issubclass(AlreadyAnswered, StoreError)
-    True
+    >>> from choicegp import AlreadyAnswered, Store, datasets
+    >>> with Store.open(":memory:", datasets.laptops(6)) as store:
+    ...     question = store.ask(store.join("Anna")[0], store.objects.index[:2])
+    ...     recorded = store.answer(question.key, question.shown[:1])
+    ...     try:
+    ...         store.answer(question.key, [])
+    ...     except AlreadyAnswered as error:
+    ...         print(error)
+    an answer ('Alder 15 Plus') was recorded for this question before; undo it first to change it
     """
 
 
@@ -97,6 +115,40 @@ class ReadingNote(UserWarning):
     >>> import warnings
     >>> from choicegp import ReadingNote
     >>> warnings.simplefilter("ignore", ReadingNote)  # read silently
+    """
+
+
+class ReadingWarning(UserWarning):
+    """A table was probably misread, or parts of it were left out: the warning says what to pass.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from choicegp import ReadingWarning
+    >>> warnings.simplefilter("error", ReadingWarning)  # refuse tables that are in doubt
+    >>> warnings.simplefilter("default", ReadingWarning)
+    """
+
+
+class TrustWarning(UserWarning):
+    """A result cannot be trusted on some sets, or for some people: the warning counts them.
+
+    Examples
+    --------
+    >>> from choicegp import TrustWarning
+    >>> issubclass(TrustWarning, UserWarning)
+    True
+    """
+
+
+class FileWarning(UserWarning):
+    """A file or folder that only saves time cannot be used: the work continues without it.
+
+    Examples
+    --------
+    >>> from choicegp import FileWarning
+    >>> issubclass(FileWarning, UserWarning)
+    True
     """
 
 

@@ -4,20 +4,10 @@
 >>> kernel = RBF() + Additive(lengthscale=0.2)
 """
 
-from choicegp.model.kernels import (
-    RBF,
-    Additive,
-    Kernel,
-    Linear,
-    Matern12,
-    Matern32,
-    Matern52,
-    Periodic,
-    Product,
-    Sum,
-    Warped,
-)
+from choicegp.model.kernels import RBF, Kernel, Linear, Matern12, Matern32, Matern52, Product, Sum
 from choicegp.model.mapped import Mapped
+from choicegp.model.warped import Warped
+from choicegp.model.waves import Additive, Periodic
 
 __all__ = [
     "RBF",

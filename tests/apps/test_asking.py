@@ -152,9 +152,22 @@ def test_answers_are_exported(typed, run):
         assert [json.loads(line)["kind"] for line in lines].count("skipped") == 1
 
 
+def test_a_participant_is_removed(typed, run):
+    typed("1\nnone\n", "--set-size", "2", "--participant", "Anna")
+    typed("1\n", "--set-size", "2", "--participant", "Bert")
+    assert run("answers", "study.db", "-o", "people.csv", "--participants")[1] == "2 participants are in people.csv.\n"
+    assert pd.read_csv("people.csv")[["label", "n_answers"]].to_numpy().tolist() == [["Anna", 2], ["Bert", 1]]
+    assert run("answers", "study.db", "--delete", "Anna")[:2] == (0, "Anna and 2 answers were removed from study.db.\n")
+    with Store.open("study.db") as store:
+        assert {answer.question.participant for answer in store.answers()} == {2}
+    code, _, err = run("answers", "study.db", "--delete", "Anna")
+    assert (code, err) == (2, "error: there is no participant 'Anna' in study.db; add one with join\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        (("study.db", "-o", "long.csv", "--delete", "me"), "or pass --delete NAME alone"),
         (("study.db",), "the answers need a file: pass -o FILE.csv"),
         (("absent.db", "-o", "long.csv"), "there is no file absent.db"),
         (("study.db", "-o", "absent/long.csv"), "there is no folder absent"),

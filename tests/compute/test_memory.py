@@ -78,7 +78,7 @@ def test_a_fit_that_would_be_killed_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 10 * 2**20)
     n = 1000
     data = ChoiceData.from_pairs([[float(i)] for i in range(n)], [[i, i + 1] for i in range(n - 1)])
-    with pytest.raises(ChoiceGPError, match=r"at 1024 objects with inference='dense' needs at least 144 MiB of memory"):
+    with pytest.raises(ChoiceGPError, match=r"at 1024 objects with inference='dense' needs at least 592 MiB of memory"):
         ChoiceGP(2, inference="dense").fit(data)
 
 

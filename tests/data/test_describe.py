@@ -32,7 +32,7 @@ def test_known_answers():
         "57.1% of the shown objects were chosen.",
         "Shown again with the same choice: 2 sets.",
         "Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.",
-        "Never shown: 1 object. These are predicted from features alone.",
+        "Never shown: 1 object. It is predicted from its features alone.",
         "The objects fall into 3 groups never shown together: utilities of different groups cannot be "
         "compared by the choices alone. The largest group has 3 objects.",
         "Equal in all features to another: 2 objects. Features alone cannot distinguish these.",

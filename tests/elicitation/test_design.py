@@ -182,7 +182,7 @@ def test_errors_say_what_is_wrong(ignorant, catalogue):
     refused("how must be 'random' or 'space-filling'", model, table, how="best guess")
     refused("seconds must be a number", model, table, seconds=-1)
     refused("lapse must be a number between 0 and 1", model, table, lapse=2)
-    refused("leave respondent out", model, table, respondent="Ada")
+    refused("this model is of one: leave it out", model, table, respondent="Ada")
     refused("targets are for how='predictive'", model, table, targets=[["o0", "o1"]])
     refused("lacks: 'o9'", model, table, how="predictive", targets=[["o0", "o9"]])
     refused("sets of one size", model, table, how="predictive", targets=[["o0", "o1"], ["o0", "o1", "o2"]])

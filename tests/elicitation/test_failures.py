@@ -1,6 +1,7 @@
 """When a database fails: one clear error, and nothing lost or half-written."""
 
 import os
+import resource
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -87,6 +88,23 @@ def test_a_full_disk(file, pens):
     store._database.engine.dispose()
     assert len(store.participants()) == n
     assert [event.kind for event in store.events()].count("joined") == n, "a participant and her event, or neither"
+    still_whole(store, key)
+
+
+def test_files_that_may_not_grow(file, pens):
+    """The write itself fails, as on a full disk: nothing is recorded, then or later, until it succeeds."""
+    store, key = with_question(file, pens)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(f"{file}-wal"), hard))
+    try:
+        for _ in range(2):
+            with pytest.raises(
+                StoreError, match=r"study.db cannot be read or written: the disk reports .* Nothing was"
+            ):
+                store.answer(key, ["cap"])
+        assert len(store.answers()) == 1, "what was recorded can be read"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     still_whole(store, key)
 
 

@@ -76,6 +76,23 @@ def test_questions_are_asked_and_answered(fits):
     assert session.skip().event.kind == "skipped"
 
 
+def test_a_question_is_told_and_skipped_as_a_record(tmp_path, fits):
+    with ChoiceSession(TABLE, db=tmp_path / "study.db", participant="p1", threshold="auto") as session:
+        assert session._refitter._template.threshold == "auto"
+        question = session.ask()
+        assert (question.id, question.why) == (question.key, question.reason)
+        assert [session.tell(question, question.shown[:1]).repeated for _ in range(2)] == [False, True]
+        with pytest.raises(ChoiceGPError, match=r"an answer .* was recorded for this question before"):
+            session.tell(question, [])
+        with pytest.raises(ChoiceGPError, match="a question has a key of its own: leave key out"):
+            session.tell(question, [], key="k")
+        session.none(session.ask())
+        assert session.skip(session.ask()).event.kind == "skipped"
+        assert session.n_answers == 2
+    with pytest.raises(ChoiceGPError, match="store and db name the same thing"):
+        ChoiceSession(TABLE, tmp_path / "study.db", db=tmp_path / "study.db")
+
+
 def test_the_default_model_knows_of_none_before_the_first():
     session = ChoiceSession(TABLE)
     assert session._refitter._template.threshold is True

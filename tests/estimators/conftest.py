@@ -1,6 +1,7 @@
 """What the tests of the estimators share: small data, and models that are fitted once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceGP, datasets
 from choicegp.kernels import RBF, Additive
+from choicegp.storage.checkpoints import Checkpoint
 
 N_OBJECTS = 16
 
@@ -106,3 +108,33 @@ def easy() -> tuple[ChoiceData, ChoiceData]:
     X = 5.0 + 3.0 * rng.normal(size=(60, 2))
     shown = datasets.random_sets(60, 240, (2, 4), random_state=1)
     return ChoiceData.from_utilities(X, X, shown).split(60, random_state=0)
+
+
+class Killed(Exception):
+    """Stands for a process that is no more."""
+
+
+@pytest.fixture
+def killed_after() -> Callable[[int], AbstractContextManager[None]]:
+    """Return a context in which a fit is killed when it has kept something so often; all of it was written."""
+    keep = Checkpoint.keep
+
+    @contextmanager
+    def killed(count: int) -> Iterator[None]:
+        n_kept = 0
+
+        def keep_or_die(self: Checkpoint, *args: object, **options: bool) -> None:
+            nonlocal n_kept
+            keep(self, *args, **options)  # type: ignore[arg-type]
+            n_kept += 1
+            if n_kept == count:
+                self.write()
+            if n_kept >= count:
+                raise Killed
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Checkpoint, "keep", keep_or_die)
+            with pytest.raises(Killed):
+                yield
+
+    return killed

@@ -333,3 +333,42 @@ def test_a_fixed_lapse_rate_bounds_probabilities(lapsing, half):
     # A random subset of three holds an object with probability 4/7.
     assert probability.min() >= 0.1 * 4 / 7 - 1e-9
     assert probability.max() <= 1 - 0.1 * 3 / 7 + 1e-9
+
+
+# Checkpoints
+
+
+def test_a_killed_fit_continues_to_the_same_result(quick, data, model, tmp_path, killed_after):
+    file = tmp_path / "fit.checkpoint"
+    for count in (2, 3):  # in the middle of its start, and when that is done
+        with killed_after(count):
+            quick().fit(data, checkpoint=file)
+        assert file.exists()
+    resumed = quick().fit(data, checkpoint=file)
+    assert not file.exists()
+    assert resumed.elbo_ == model.elbo_
+    assert np.array_equal(resumed.posterior_.dual, model.posterior_.dual)
+    assert np.array_equal(resumed.fit_result_.elbo_trace, model.fit_result_.elbo_trace)
+
+
+def test_starts_that_were_kept_are_compared_as_if_nothing_had_happened(quick, data, tmp_path, killed_after):
+    file = tmp_path / "fit.checkpoint"
+    fitted = quick(n_restarts=3, max_iter=60).fit(data)
+    for count in (12, 3, 3, 3):
+        with killed_after(count):
+            quick(n_restarts=3, max_iter=60, n_jobs=1).fit(data, checkpoint=file)
+    resumed = quick(n_restarts=3, max_iter=60).fit(data, checkpoint=file)
+    assert resumed.elbo_ == fitted.elbo_
+    assert np.array_equal(resumed.fit_result_.elbo_trace, fitted.fit_result_.elbo_trace)
+
+
+def test_an_interrupt_ends_all_threads_and_says_how_to_continue(quick, data, tmp_path, monkeypatch):
+    from choicegp.inference.dense import DenseInference
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DenseInference, "is_healthy", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        quick(n_restarts=4, n_jobs=2).fit(data, checkpoint=tmp_path / "fit.checkpoint")
+    assert list(tmp_path.iterdir()) == [], "nothing was known yet"

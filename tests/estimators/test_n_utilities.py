@@ -18,6 +18,7 @@ from choicegp.selection import cavity, n_utilities
 from choicegp.selection.compare import HeldOut
 from choicegp.selection.loo import CavityDiagnostics, loo_result
 from choicegp.selection.search import Candidate, Search
+from choicegp.storage.checkpoints import Checkpoint
 
 QUICK = {"intervals": "none", "object_effects": False, "n_restarts": 1, "max_iter": 60, "progress": False}
 
@@ -335,3 +336,30 @@ def test_wrong_data_are_clear_errors(sincos):
 def test_progress_is_shown_on_request(half, capfd):
     select_n_utilities(half, max_utilities=1, n_restarts=1, max_iter=30, progress=True)
     assert "1 utility of at most 1" in capfd.readouterr().err
+
+
+def test_a_killed_search_does_not_fit_finished_numbers_again(sincos, found, tmp_path, monkeypatch):
+    file, keep, fitted = tmp_path / "search.checkpoint", Checkpoint.keep, []
+
+    class Killed(Exception):
+        pass
+
+    def keep_or_die(self, name, known, **options):
+        keep(self, name, known, **options)
+        if name == "search/finished" and len(known) == 2:
+            self.write()
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "keep", keep_or_die)
+        with pytest.raises(Killed):
+            select_n_utilities(sincos, max_utilities=3, checkpoint=file, n_jobs=1, **QUICK)
+    annealed = Search._annealed
+    monkeypatch.setattr(Search, "_annealed", lambda self, d: fitted.append(d) or annealed(self, d))
+    resumed = select_n_utilities(sincos, max_utilities=3, checkpoint=file, **QUICK)
+    assert fitted == [3]
+    assert resumed.reason == found.reason
+    assert resumed.table.drop(columns="seconds").equals(found.table.drop(columns="seconds"))
+    assert resumed.models[1].elbo_ == found.models[1].elbo_
+    assert resumed.models[1].predict(sincos)[0].tolist() == found.models[1].predict(sincos)[0].tolist()
+    assert not file.exists()

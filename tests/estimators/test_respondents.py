@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets, next_set
 
-QUICK = {"object_effects": False, "n_restarts": 1, "max_iter": 36, "progress": False}
+QUICK = {"object_effects": False, "intervals": "none", "n_restarts": 1, "max_iter": 36, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,17 @@ def test_people_who_are_not_known_are_new_ones(model, halves):
         named = model.predict_proba(strangers)
     for one, other in zip(named, model.predict_proba(unnamed), strict=True):
         np.testing.assert_allclose(one, other)
+
+
+def test_the_next_set_is_for_one_person(model, study):
+    table = pd.DataFrame(study.data.X, columns=study.data.feature_names)
+    known, new = (next_set(model, table, 3, respondent=who, seconds=60.0, random_state=0) for who in (0, "a stranger"))
+    assert set(known.shown) <= set(table.index)
+    assert 0.0 < known.value < new.value, "there is less to learn about somebody who has answered"
+    many = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=table.columns)
+    assert len(set(next_set(model, many, 3, how="best", respondent=5, random_state=0).shown)) == 3
+    with pytest.raises(ChoiceGPError, match="this model is of many people: pass respondent=NAME"):
+        next_set(model, table, 3)
 
 
 def test_the_order_of_sets_and_people_changes_nothing_but_rounding(model, halves):
@@ -137,9 +149,9 @@ def test_nobody_is_named(halves, model):
 
 
 def test_questions_for_one_person_are_refused(model, halves):
-    with pytest.raises(ChoiceGPError, match="knows one person"):
+    with pytest.raises(ChoiceGPError, match="for models of one person"):
         model.diagnose()
-    pooled = ChoiceGP(2, intervals="none", **QUICK).fit(halves[0])
+    pooled = ChoiceGP(2, **QUICK).fit(halves[0])
     assert any("6 respondents were pooled" in note for note in pooled.fit_result_.notes)
     with pytest.raises(ChoiceGPError, match="models of many people"):
         pooled.adapt(halves[0])
@@ -225,6 +237,80 @@ def test_shares_are_the_mean_of_what_people_are_predicted_to_keep(model, study):
     np.testing.assert_allclose(model.shares({"one": [0, 3, 7]}, n_draws=600)["keep"], expected, atol=0.03)
     new = model.shares({"one": [0, 3, 7]}, n_draws=40, people="new")
     np.testing.assert_allclose(new["keep"], model.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
+
+
+@pytest.fixture(scope="module")
+def sampled(halves):
+    from choicegp.inference.respondents import sampling
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "N_WARM_UP", 6)
+        patch.setattr(sampling, "LOOKS", (16,))
+        return ChoiceGP(2, respondents="hierarchical", **QUICK | {"inference": "mcmc", "max_iter": None}).fit(halves[0])
+
+
+def test_people_are_sampled(sampled, model, halves, study):
+    assert sampled.intervals_.startswith("NUTS over the utilities of all people and hyperparameters: 128 draws")
+    _, test = halves
+    drawn, gaussian = (np.concatenate(one.predict_proba(test)) for one in (sampled, model))
+    assert np.corrcoef(drawn, gaussian)[0, 1] > 0.8
+    # Shares of draws that continue those of the chains are what predictions are, for known people and for new ones.
+    asked = ChoiceData.from_sets(study.data.X, [[0, 3, 7]] * 6, respondents=range(6))
+    expected = np.mean(sampled.predict_proba(asked), axis=0)
+    shares = sampled.shares({"one": [0, 3, 7]}, n_draws=640)
+    np.testing.assert_allclose(shares["keep"], expected, atol=0.03)
+    new = sampled.shares({"one": [0, 3, 7]}, n_draws=64, people="new")
+    np.testing.assert_allclose(new["keep"], sampled.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
+    # Draws know more than one setting of the hyperparameters: the population is less certain.
+    assert np.mean(sampled.utilities(test).sd) > np.mean(model.utilities(test).sd)
+
+
+def test_a_file_of_sampled_people_predicts_bit_for_bit_the_same(sampled, halves, tmp_path):
+    sampled.save(tmp_path / "study.cgp")
+    loaded = ChoiceGP.load(tmp_path / "study.cgp")
+    for one, other in zip(sampled.predict_proba(halves[1]), loaded.predict_proba(halves[1]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert loaded.intervals_ == sampled.intervals_
+    # What is learned later is Gaussian again, and says so.
+    assert "too narrow" in loaded.adapt(halves[1].take([0, 1])).intervals_
+
+
+@pytest.fixture(scope="module")
+def segments():
+    """Return a model of people of two segments: the young keep what is large, the old what is small."""
+    rng = np.random.default_rng(0)
+    X, people = np.linspace(-2, 2, 12)[:, None], np.repeat(np.arange(12), 4)
+    shown = [rng.choice(12, 3, replace=False) for _ in people]
+    sign = np.where(np.arange(12) % 2, -1.0, 1.0)
+    chosen = [[rows[np.argmax(X[rows, 0] * sign[person])]] for rows, person in zip(shown, people, strict=True)]
+    known = pd.DataFrame({"segment": np.where(sign > 0, "young", "old")}, index=range(12))
+    data = ChoiceData.from_sets(X, shown, chosen, respondents=people).with_covariates(known)
+    return ChoiceGP(1, respondents="hierarchical", **QUICK).fit(data)
+
+
+def test_new_people_are_as_those_who_are_alike(segments, tmp_path):
+    X = segments.data_.X
+    known = pd.DataFrame({"segment": ["young", "old"]}, index=["ann", "bo"])
+    asked = ChoiceData.from_sets(X, [[0, 11]] * 2, respondents=["ann", "bo"]).with_covariates(known)
+    with pytest.warns(UserWarning, match="not known"):
+        young, old = segments.predict_proba(asked)
+    assert young[1] > 0.9
+    assert old[0] > 0.9
+    # Nothing is known about the segment of a person without covariates: she is average.
+    average = segments.predict_proba(ChoiceData.from_sets(X, [[0, 11]]))[0]
+    assert 0.3 < average[0] < 0.7
+    # The population at large has the respondents' covariates: each object is kept by one segment.
+    shares = segments.shares({"both": [0, 11]}, people="new", n_draws=20)
+    assert np.all((shares["keep"] > 0.35) & (shares["keep"] < 0.65))
+    segments.save(tmp_path / "segments.cgp")
+    loaded = ChoiceGP.load(tmp_path / "segments.cgp")
+    with pytest.warns(UserWarning, match="not known"):
+        np.testing.assert_array_equal(loaded.predict_proba(asked)[0], young)
+    answers = ChoiceData.from_sets(X, [[0, 11], [3, 9]], [[0], [3]], respondents=["ann", "ann"])
+    with pytest.raises(ChoiceGPError, match="no covariates of the respondents 'ann'"):
+        loaded.adapt(answers)
+    adapted = loaded.adapt(answers.with_covariates(known))
+    assert adapted.predict_proba(asked.take([0]))[0][0] > 0.5
 
 
 def test_people_are_segmented(model):

@@ -96,5 +96,6 @@ def test_a_model_with_draws_is_sent_to_its_draws():
     assert text.startswith(
         "the Gaussian approximation misses parts of the posterior (Pareto k = 0.80, 50 of 1000 draws"
     )
-    assert "effective). This model predicts, and makes its intervals, from draws" in text
+    assert "effective). For this model it was only the start: its predictions and intervals come from chains" in text
+    assert "Weighting" not in text
     assert "before you use intervals" not in text

@@ -15,8 +15,7 @@ from choicegp.evaluation.effects import (
     posterior_averages,
 )
 from choicegp.inference.posterior import Posterior, draws_of
-from choicegp.model.kernels import kernel_named
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import Objects, UtilityPrior, kernel_named
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 
 Z95 = 1.959963984540054

@@ -109,6 +109,26 @@ def foreign_database(folder: Path) -> None:
     connection.close()
 
 
+def damaged_database(*, names: bool) -> Callable[[Path], None]:
+    """Return a maker of a study whose tables have names that are no text, or whose objects are gone."""
+
+    def make(folder: Path) -> None:
+        import pandas as pd
+
+        from choicegp import Store
+
+        file = folder / "a.db"
+        Store.open(file, pd.DataFrame({"price": [1.0, 2.0]}, index=["pen", "ink"])).close()
+        if names:
+            file.write_bytes(file.read_bytes().replace(b"tablechoicegp_results", b"ta\0\0\0\x80hoicegp_results"))
+            return
+        with sqlite3.connect(file) as connection:
+            connection.execute("UPDATE choicegp_study SET catalogue = 'null'")
+        connection.close()
+
+    return make
+
+
 def database(name: str, place: str, says: str, make: Any = None) -> Command:
     """Return a case of exporting what a database does not hold."""
     return Command(f"database: {name}", make, says, ("answers", place, "-o", "out.csv"), "a.db")
@@ -155,6 +175,8 @@ DOORS = [
     database("a folder", ".", "is a folder"),
     database("a table", "a.db", "is not", GOOD),
     database("of another program", "a.db", "a.db", foreign_database),
+    database("names that are no text", "a.db", "is damaged", damaged_database(names=True)),
+    database("no objects", "a.db", "are damaged", damaged_database(names=False)),
     database("only a head", "a.db", "a.db", b"SQLite format 3\0" + bytes(2000)),
     database("nobody listens", "postgresql+psycopg://nobody@127.0.0.1:1/x", "127.0.0.1"),
     Command("fit with people of no kind", GOOD, "respondents", ("fit", "choices.csv", "-o", "m", "--people", "x")),

@@ -11,7 +11,7 @@ from choicegp.inference.hyperposterior import hyper_posterior
 from choicegp.inference.posterior import FIRST_JITTER, factorise
 from choicegp.inference.sites import zero_sites
 from choicegp.inference.whitening import whiten
-from choicegp.model.kernels import RBF, Warped
+from choicegp.kernels import RBF, Warped
 from choicegp.model.prior import HyperPriors, UtilityPrior, log_density
 
 from .conftest import LEARN, T, covariance_of, fitted

@@ -1,5 +1,7 @@
 """Honest draws after a dense fit: sampled where the problem is small, else Gaussian and mixed over settings."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -46,6 +48,24 @@ def parameters_of(draws):
     """The hyperparameters of all settings, (H, n)."""
     settings = [jax.tree.map(lambda leaf, h=h: leaf[h], draws.prior) for h in range(len(draws.dual))]
     return np.array([np.asarray(ravel_pytree(one)[0]) for one in settings])
+
+
+class Shaped:
+    """What the number of steps is chosen by: objects, parts, moves and sets of one size."""
+
+    def __init__(self, size, n_sets=60, d=2, n_objects=25):
+        batch = SimpleNamespace(rows=np.zeros((size, n_sets), int))
+        prior = SimpleNamespace(n_parts=d + 1, n_utilities=d)
+        self.task = SimpleNamespace(problem=SimpleNamespace(n_objects=n_objects, batches=(batch,)))
+        self.before = SimpleNamespace(posterior=SimpleNamespace(prior=prior))
+        self.n_moves = 2
+
+
+def test_large_sets_have_fewer_steps():
+    # Sixteen objects in a set make 28 times the pairs of three, and a step takes ten times as long.
+    steps = {size: sum(intervals.n_steps(Shaped(size))) for size in (2, 3, 5, 12, 16)}
+    assert steps[2] == steps[3] == steps[5] > steps[12] > steps[16]
+    assert sum(intervals.n_steps(Shaped(16, n_sets=2000, d=3))) == 12 * BLOCK, "as few as there may be"
 
 
 def test_small_problems_are_sampled(fit, problem, monkeypatch):

@@ -10,7 +10,7 @@ from choicegp.inference import reduced_course
 from choicegp.inference.annealing import BLOCK
 from choicegp.inference.dense import DenseInference, DenseState
 from choicegp.inference.driver import Task, Watch, run
-from choicegp.inference.expectation import inside
+from choicegp.inference.expectation import gram_of_differences, to_first
 from choicegp.inference.posterior import factorise_on_host
 from choicegp.inference.reduced import choice_of_objects, condition_reduced, covariances, roots_of, slope_of
 from choicegp.inference.reduced_course import ReducedInference
@@ -46,6 +46,11 @@ def summed(problem, precision):
         own = np.asarray(problem.batches[0].rows)[:, k]
         total[np.ix_(range(D), own, own)] += precision[..., k]
     return total
+
+
+def inside(roots, rows):
+    """R^T R at the objects of sets, (n, a, a, m)."""
+    return (roots.mT @ roots)[:, rows[:, None], rows[None, :]]
 
 
 def test_with_all_objects_a_step_is_that_of_dense_inference(problem):
@@ -148,9 +153,10 @@ def test_neighbours_are_shown_together(monkeypatch, problem):
     precision = block_of(problem.batches[0].rows)
     wanted = summed(problem, precision)
     rows = np.random.default_rng(5).normal(size=(4, T))
-    for most, width in ((8, T), (1, 5)):
+    for most, width in ((8, T), (1, 6)):
         monkeypatch.setattr("choicegp.inference.sites._MOST_NEIGHBOURS", most)
         monkeypatch.setattr("choicegp.inference.sites._CACHED", 3)
+        monkeypatch.setattr("choicegp.inference.sites._AT_ONCE", 2)
         among = neighbours(problem)
         assert among.columns.shape == (T, width)
         values = among.values((precision,))
@@ -160,6 +166,7 @@ def test_neighbours_are_shown_together(monkeypatch, problem):
 
 def test_padding_makes_no_neighbours(monkeypatch):
     monkeypatch.setattr("choicegp.inference.sites._MOST_NEIGHBOURS", 1)
+    monkeypatch.setattr("choicegp.inference.sites._AT_ONCE", 2)
     problem = posed(make_data())
     batch = problem.batches[0]
     present, rows = np.array(batch.present), np.array(batch.rows)
@@ -169,12 +176,16 @@ def test_padding_makes_no_neighbours(monkeypatch):
     assert neighbours(pairs).columns.shape[1] <= 4
 
 
-def test_products_inside_sets(problem):
+def test_products_of_differences_inside_sets(problem):
     roots = np.random.default_rng(6).normal(size=(2, 5, T))
-    rows = np.asarray(problem.batches[0].rows)
-    wanted = (np.swapaxes(roots, 1, 2) @ roots)[:, rows[:, None], rows[None, :]]
-    for given in (roots, jnp.asarray(roots)):
-        np.testing.assert_allclose(inside(given, rows), wanted, atol=1e-12)
+    side_by_side = np.concatenate(list(roots), axis=1)[None]
     many = np.random.default_rng(7).permuted(np.tile(np.arange(T), (14, 4))[:, :20], axis=0)
-    wanted = (np.swapaxes(roots, 1, 2) @ roots)[:, many[:, None], many[None, :]]
-    np.testing.assert_allclose(inside(jnp.asarray(roots), many), wanted, atol=1e-12)
+    for rows in (np.asarray(problem.batches[0].rows), many):
+        found = gram_of_differences(jnp.asarray(roots), jnp.asarray(rows))
+        np.testing.assert_allclose(found, to_first(inside(roots, rows)), atol=1e-12)
+        together = gram_of_differences(jnp.asarray(roots), jnp.asarray(rows), together=True)
+        n = len(rows) - 1
+        np.testing.assert_allclose(together[:n, :n], found[0], atol=1e-12)
+        between = to_first(inside(side_by_side, np.concatenate([rows, rows + T])))[0]
+        # Of the second root: the differences to the first object of the first root, less that of its own first object.
+        np.testing.assert_allclose(together[:n, n:], between[:n, n + 1 :] - between[:n, n : n + 1], atol=1e-12)

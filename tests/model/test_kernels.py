@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from choicegp.errors import ChoiceGPError
-from choicegp.model.kernels import (
+from choicegp.kernels import (
     RBF,
     Additive,
     Kernel,
@@ -24,9 +24,8 @@ from choicegp.model.kernels import (
     Product,
     Sum,
     Warped,
-    kernel_named,
 )
-from choicegp.model.prior import is_learned
+from choicegp.model.prior import is_learned, kernel_named
 
 # One program per kind of kernel: all tests use the same number of points.
 N_POINTS = 20

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from choicegp.errors import ChoiceGPError
-from choicegp.model.kernels import RBF, Linear, Warped
+from choicegp.kernels import RBF, Linear, Warped
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, log_density
 
 QUICK = {"xla_backend_optimization_level": 0}

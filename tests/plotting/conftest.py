@@ -12,8 +12,7 @@ import pytest
 from choicegp import ChoiceData
 from choicegp.fitting.record import FitResult, Utilities
 from choicegp.inference.posterior import Posterior
-from choicegp.model.kernels import kernel_named
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import Objects, UtilityPrior, kernel_named
 
 
 class Model:

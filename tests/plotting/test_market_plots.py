@@ -32,12 +32,23 @@ def test_shares_have_a_panel_for_each_assortment():
 
 def test_changes_are_drawn_around_what_was_before():
     changes = {**numbers("keep_difference", 2, 0.0), **numbers("take_difference", 2, -0.1)}
-    frame = pd.DataFrame({"object": ["A", "B"], "keep_before": [0.3, 0.5], "take_before": [0.2, 0.3], **changes})
+    before = {"keep_before": [0.3, 0.5], "take_before": [0.2, 0.3], "keep_after": [0.3, 0.6], "take_after": [0.1, 0.3]}
+    frame = pd.DataFrame({"object": ["A", "B"], **before, **changes})
     keep, take = plots.plot_what_if(frame)
     label = "After them, with the 95%\ninterval of the difference."
     np.testing.assert_allclose(bars(keep, label)[0][:, 0], [0.3, 0.6])
     np.testing.assert_allclose(bars(take, label)[0][:, 0], [0.1, 0.3])
     assert keep.lines[0].get_xdata().tolist() == [0.3, 0.5]
+
+
+def test_nothing_is_left_of_what_is_withdrawn_and_shares_stay_between_0_and_1():
+    ends = {"difference": [-0.3, 0.4], "difference_low": [-0.5, 0.3], "difference_high": [-0.1, 0.6]}
+    shares = {"before": [0.3, 0.5], "after": [0.0, 0.9], **ends}
+    frame = pd.DataFrame({"object": ["A", "B"]} | {f"{n}_{k}": v for n in ("keep", "take") for k, v in shares.items()})
+    keep, _ = plots.plot_what_if(frame)
+    points, drawn = bars(keep, "After them, with the 95%\ninterval of the difference.")
+    np.testing.assert_allclose(points[:, 0], [0.0, 0.9])
+    np.testing.assert_allclose(drawn[:, :, 0], [[0.0, 0.0], [0.8, 1.0]])
 
 
 def test_elasticities_are_a_table_with_clear_ones_in_bold():
@@ -49,6 +60,8 @@ def test_elasticities_are_a_table_with_clear_ones_in_bold():
     assert texts[0].get_text() == "0.00\n-0.05 to 0.10"
     assert [text.get_fontweight() for text in texts] == ["normal", "bold", "bold", "bold"]
     assert plots.plot_elasticities(frame, share="take").texts[0].get_text().startswith("-1.00")
+    large = frame.assign(keep=[-0.001, 1234.5, 0.0, 0.0])
+    assert [text.get_text().split()[0] for text in plots.plot_elasticities(large).texts[:2]] == ["0.00", "1234"]
     with pytest.raises(ChoiceGPError, match="share must be 'keep' or 'take'"):
         plots.plot_elasticities(frame, share="all")
 
@@ -58,6 +71,8 @@ def test_an_object_without_a_price_says_so():
     frame.loc[1, ["worth", "worth_low", "worth_high"]] = np.nan
     ax = plots.plot_worth(frame)
     assert [text.get_text() for text in ax.texts] == ["no such price in 60% of the draws"]
+    assert len(ax.get_xticks()) > 0
+    assert len(plots.plot_worth(frame.iloc[1:].reset_index(drop=True)).get_xticks()) == 0
 
 
 def test_diversion_has_both_shares():

@@ -127,6 +127,21 @@ class TestEffects:
         ax = plots.plot_effects(model, ["size_0"], effects=doubled)[0]
         assert line(ax, "utility 1")[1] == pytest.approx(2 * effects.features[0].mean[:, 0])
 
+    def test_a_utility_much_smaller_than_the_other_has_a_scale_of_its_own(self, model):
+        effects = model_effects(model)
+        small = np.array([0.05, 1.0])
+        features = tuple(
+            f._replace(mean=f.mean * small, low=f.low * small, high=f.high * small) for f in effects.features
+        )
+        axes = plots.plot_effects(model, effects=effects._replace(features=features))
+        assert len(axes) == 3
+        left, right = axes[0], axes[0].figure.axes[3]
+        assert line(left, "utility 1")[1] == pytest.approx(features[0].mean[:, 0])
+        assert line(right, "utility 2")[1] == pytest.approx(features[0].mean[:, 1])
+        one, other = np.array(left.get_ylim()), np.array(right.get_ylim())
+        assert one[0] / one[1] == pytest.approx(other[0] / other[1])  # zero is at the same height
+        assert left.get_ylabel().startswith("effect on utility 1")
+
     def test_the_legend_is_below_and_names_every_utility(self, model):
         figure = plots.plot_effects(model)[0].figure
         assert legend_texts(figure.legends[0]) == ["utility 1", "utility 2", "objects shown"]

@@ -32,8 +32,8 @@ def test_known_groups_are_found_and_described(monkeypatch):
     assert found.people["segment"].tolist() == [1] * N_THRIFTY + [2] * 5
     assert found.table["people"].tolist() == [7, 5]
     assert found.stability == pytest.approx(1.0)
-    assert "a high price (less often" in found.table["in_words"][0]
-    assert "a high speed (more often" in found.table["in_words"][1]
+    assert "a high price less often (by" in found.table["in_words"][0]
+    assert "a high speed more often (by" in found.table["in_words"][1]
     assert "colour" not in found.table["in_words"][0]
     text = str(found)
     assert text.startswith("Segment 1: 7 respondents (58%), such as r")

@@ -198,6 +198,7 @@ def _conclude(session: "ChoiceSession", n_answers: int) -> None:
     if n_answers < FEWEST:
         say(f"A model needs at least {FEWEST} answers; the same command continues.")
         return
+    say("The model learns from all of them now, which takes some seconds.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # the whole catalogue is predicted, as it should be
         best = session.recommend(N_SHORT)
@@ -219,22 +220,41 @@ def answers(
     events: Annotated[
         bool, Option("--events", help="Write all events, each as JSON on a line, instead of the answers.")
     ] = False,
+    participants: Annotated[
+        bool, Option("--participants", help="Write a table of the participants, by whose ids events name them.")
+    ] = False,
+    delete: Annotated[
+        str | None,
+        Option("--delete", metavar="NAME", show_default=False, help="Remove a participant with all answers, for good."),
+    ] = None,
 ) -> None:
-    """Export the answers of a study.
+    """Export the answers of a study, or remove a participant.
 
     The long table has one row for each object that was shown, and `choicegp fit` reads it.
     """
+    from choicegp.checks import counted
     from choicegp.elicitation.store import Store
     from choicegp.files import check_place
 
-    if not output:
-        raise ChoiceGPError("the answers need a file: pass -o FILE.csv")
-    check_place(output)
+    if sum((bool(output), delete is not None)) != 1 or (events and participants):
+        raise ChoiceGPError(
+            "the answers need a file: pass -o FILE.csv, with --events or --participants for another table; "
+            "or pass --delete NAME alone"
+        )
+    if output:
+        check_place(output)
     with Store.open(database) as store:
-        if events:
+        if delete is not None:
+            n_answers = len(store.answers(delete))
+            store.delete_participant(delete)
+            say(f"{delete} and {counted(n_answers, 'answer')} were removed from {store.where}.")
+        elif events:
             store.export_events(output)
             say(f"{_are(len(store.events()), 'event')} in {output}.")
-            return
-        store.export_long(output)
-        say(f"{_are(len(store.answers()), 'answer')} in {output}. Learn from them:")
-        say(f"  choicegp fit {output} -o model.cgp --respondent respondent --empty none")
+        elif participants:
+            store.export_participants(output)
+            say(f"{_are(len(store.participants()), 'participant')} in {output}.")
+        else:
+            store.export_long(output)
+            say(f"{_are(len(store.answers()), 'answer')} in {output}. Learn from them:")
+            say(f"  choicegp fit {output} -o model.cgp --respondent respondent --empty none")

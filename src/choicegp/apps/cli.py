@@ -12,6 +12,7 @@ import choicegp
 from choicegp.apps import asking, showing, terminal
 from choicegp.apps.checking import check
 from choicegp.apps.options import (
+    CheckpointFile,
     Jobs,
     ModelFile,
     ModelOptions,
@@ -19,6 +20,7 @@ from choicegp.apps.options import (
     Seed,
     TableOptions,
     TablesFolder,
+    checkpoint_place,
     output_option,
     takes_options,
 )
@@ -123,6 +125,7 @@ def fit(
     max_seconds: Annotated[
         float | None, Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)
     ] = None,
+    checkpoint: CheckpointFile = None,
 ) -> None:
     """Learn utilities from choices and save the model.
 
@@ -145,10 +148,13 @@ def fit(
     from choicegp.apps.models import class_of, made
 
     class_of(name)  # a wrong name is said before a large table is read
+    if name != "choice" and checkpoint is not None:
+        raise ChoiceGPError(f"--checkpoint is not an option of --model {name}: leave it out")
     data = table.open_folder() if table.is_folder else table.read()
     from choicegp.reporting.summaries import drivers_in_words, fit_in_words
 
-    fitted = made(name, given).fit(data)
+    kept = {"checkpoint": checkpoint_place(checkpoint, output)} if name == "choice" else {}
+    fitted = made(name, given).fit(data, **kept)
     fitted.save(output)
     if name == "choice":
         terminal.say(fit_in_words(fitted, len(data)))
@@ -172,6 +178,7 @@ def select(
         str | None, Option("--plot", metavar="FILE", help="File for a plot of the scores.", show_default=False)
     ] = None,
     jobs: Jobs = -1,
+    checkpoint: CheckpointFile = None,
 ) -> None:
     """Find the number of utilities.
 
@@ -191,7 +198,8 @@ def select(
     from choicegp.estimators.n_utilities import select_n_utilities
     from choicegp.reporting.summaries import selection_in_words
 
-    found = select_n_utilities(data, max_utilities, n_jobs=jobs, folds=folds, **options)
+    kept = checkpoint_place(checkpoint, output)
+    found = select_n_utilities(data, max_utilities, n_jobs=jobs, folds=folds, checkpoint=kept, **options)
     terminal.say(selection_in_words(found))
     if output is not None:
         found.model.save(output)

@@ -17,6 +17,7 @@ from choicegp.errors import ChoiceGPError
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
     from choicegp.data.folder import ChoiceFolder
+    from choicegp.storage.checkpoints import BesideOutput
 
 Seed = Annotated[
     int, Option("--seed", min=0, metavar="NUMBER", help="Random seed: the same seed gives the same result.")
@@ -108,6 +109,7 @@ _KIND = Option(
     "--kind", metavar="NAME", show_default="keep; wide with one column of choices: best",
     help="What was asked: keep, best, worst, best-worst, ranking, rating or yes-no; or the column that says it.",
 )  # fmt: skip
+_COVARIATE = _names("--covariate", "Columns that describe the person (--respondent), such as age.")
 _NUMBER = _names("--number", "Columns of numbers with a currency or a unit, such as EUR 1,549.00.")
 _DECIMAL = Option(
     "--decimal", metavar=". or ,", show_default="as the numbers show", help="Decimal sign of numbers in text."
@@ -130,6 +132,7 @@ class ReadingOptions:
     no_choices: Annotated[bool, _flag("--no-choices", "The table has no choices.")] = False
     features: Annotated[str | None, _FEATURES] = None
     respondent: Annotated[str | None, _column("--respondent", "that names the person who answered the set")] = None
+    covariate: Annotated[str | None, _COVARIATE] = None
     weight: Annotated[str | None, _column("--weight", "that holds the weight of the set")] = None
     available: Annotated[str | None, _AVAILABLE] = None
     wide: Annotated[bool, _WIDE] = False
@@ -177,6 +180,8 @@ class TableOptions(ReadingOptions):
         arguments = self.arguments() | more
         if self.wide:
             raise ChoiceGPError(f"{self.file} is a folder: its files must be long tables, without --wide")
+        if arguments.pop("covariates", None):
+            raise ChoiceGPError(f"{self.file} is a folder: --covariate is for single files")
         if arguments.pop("on_error") == DefectRule.SKIP:
             raise ChoiceGPError(f"{self.file} is a folder: --on-error skip is for single files. Fix the folder's files")
         from choicegp.data.folder import ChoiceFolder
@@ -187,10 +192,10 @@ class TableOptions(ReadingOptions):
         """Return the arguments of ``from_wide`` or ``from_long``, after checking that they go together."""
         self._check()
         given = {name: value for name, value in vars(self).items() if value is not None}
-        for name in {"features", "alternatives", "number", "set_id"} & given.keys():
+        for name in {"features", "alternatives", "number", "covariate", "set_id"} & given.keys():
             given[name] = split_names(given[name], f"--{name.replace('_', '-')}")
-        if "number" in given:
-            given["numbers"] = given.pop("number")
+        for name in {"number", "covariate"} & given.keys():
+            given[f"{name}s"] = given.pop(name)
         if len(given.get("set_id", ())) == 1:
             given["set_id"] = given["set_id"][0]
         for name in {"empty", "missing"} & given.keys():
@@ -210,11 +215,31 @@ class TableOptions(ReadingOptions):
                 raise ChoiceGPError(f"{option} {value} and {flag} contradict each other")
         if self.wide and (self.alternatives is None or self.features is None):
             raise ChoiceGPError("a wide table needs --alternatives A,B,... and --features NAME,NAME,...")
+        if self.wide and self.covariate:
+            raise ChoiceGPError("--covariate is for long tables; with a wide one use ChoiceData.with_covariates")
         if self.wide and self.no_object_id:
             raise ChoiceGPError("--no-object-id is for long tables; in a wide one alternatives are the objects")
         for option, value in (("--alternatives", self.alternatives), ("--sep", self.sep)):
             if value is not None and not self.wide:
                 raise ChoiceGPError(f"{option} is for wide tables; add --wide")
+
+
+CheckpointFile = Annotated[
+    str | None,
+    Option(
+        "--checkpoint", metavar="FILE", show_default="the output file with .checkpoint",
+        help="File from which the same command continues after an interrupt. It is written after half a minute.",
+    ),
+]  # fmt: skip
+
+
+def checkpoint_place(named: str | None, output: str | None) -> "str | BesideOutput | None":
+    """Return where a checkpoint goes: where it was asked for or, where a fit has an output file, beside that."""
+    if named is not None or output is None:
+        return named
+    from choicegp.storage.checkpoints import BesideOutput
+
+    return BesideOutput(output)
 
 
 _KERNEL = Option("--kernel", metavar="NAME", help="Kernel: auto, rbf, matern52, linear, additive ...")

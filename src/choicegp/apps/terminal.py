@@ -196,7 +196,8 @@ def in_shell(message: str) -> str:
 
 
 def _as_option(found: re.Match[str]) -> str:
-    option = "--number" if found["name"] == "numbers" else "--" + found["name"].replace("_", "-")
+    name = found["name"].removesuffix("s") if found["name"] in ("numbers", "covariates") else found["name"]
+    option = "--" + name.replace("_", "-")
     value: Any = ast.literal_eval(found["value"])
     if isinstance(value, list):
         value = ",".join(f'"{one}"' if "," in one else one for one in value)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from choicegp.compute.quiet_loading import without_loader_messages
+from choicegp.errors import FileWarning
 from choicegp.files import replaced_when_complete
 
 SUFFIX = ".program"
@@ -67,7 +68,7 @@ def _is_private(status: os.stat_result) -> bool:
 
 @functools.cache
 def _warn_once(message: str) -> None:
-    warnings.warn(message, stacklevel=2)
+    warnings.warn(message, FileWarning, stacklevel=2)
 
 
 def load(path: Path, dynamic: tuple, device: Any) -> Any:
@@ -80,7 +81,7 @@ def load(path: Path, dynamic: tuple, device: Any) -> Any:
                 return None
             content = file.read()
         digest, payload = content[:32], content[32:]
-        if hashlib.sha256(payload).digest() != digest:
+        if _digest(path, payload) != digest:
             return None
         executable, outputs = pickle.loads(payload)
         _prepare_lapack()
@@ -105,10 +106,15 @@ def keep(path: Path, compiled: Any) -> None:
         payload = pickle.dumps((executable, outputs))
         with replaced_when_complete(path) as draft:
             os.chmod(draft.fileno() if os.chmod in os.supports_fd else draft.name, 0o600)
-            draft.write(hashlib.sha256(payload).digest() + payload)
+            draft.write(_digest(path, payload) + payload)
         _tidy(path.parent)
     except _FAULTS:
         return  # the program itself is there; the next process compiles it again
+
+
+def _digest(path: Path, payload: bytes) -> bytes:
+    """Return a fingerprint of a program and its name: a file that was copied over another is not loaded."""
+    return hashlib.sha256(path.name.encode() + payload).digest()
 
 
 @functools.cache  # once in a process: what this one has written is not removed by it

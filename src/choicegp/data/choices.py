@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from choicegp.checks import counted
+from choicegp.data.covariates import checked_covariates, covariates_in_rows
 from choicegp.data.describe import Description, describe
 from choicegp.data.long_table import long_table
 from choicegp.data.other_readers import OtherReaders
@@ -53,6 +54,8 @@ class ChoiceData(OtherReaders):
     kinds : array (m,) or None
         What was asked of each set: ``"keep"`` (mark all that you would not reject), ``"best"`` (mark the best one) or
         ``"worst"``; None where all are ``"keep"``.
+    covariates : DataFrame or None
+        What is known about the respondents, such as their age: one row for each, whose index names them.
     skipped : tuple of Defect
         What was left out with ``on_error="skip"``. Rows of files are counted as a spreadsheet does (the
         header is row 1), rows of a DataFrame from 0.
@@ -77,6 +80,7 @@ class ChoiceData(OtherReaders):
     weights: NDArray[np.float64] | None = None
     kinds: NDArray[Any] | None = None
     skipped: tuple[Defect, ...] = ()
+    covariates: pd.DataFrame | None = None
 
     @classmethod
     def from_sets(
@@ -125,6 +129,10 @@ class ChoiceData(OtherReaders):
         at_most : int, optional
             How many objects one was allowed to choose. A set with as many is used only through the chosen objects.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> X = pd.DataFrame({"price": [3, 5]}, index=["pen", "brush"])
@@ -155,6 +163,7 @@ class ChoiceData(OtherReaders):
         empty: Empty = "error",
         missing: Missing = "error",
         at_most: int | None = None,
+        covariates: Sequence[str] = (),
     ) -> "ChoiceData":
         """Make choice data from a long table: one row per set and shown alternative.
 
@@ -180,6 +189,12 @@ class ChoiceData(OtherReaders):
             The decimal sign of numbers that are read from text, where the columns do not show it.
         encoding, on_error, empty, missing, at_most
             As in :meth:`from_sets`.
+        covariates : sequence of str
+            Columns that describe the respondent, such as her age; see :meth:`with_covariates`.
+
+        Returns
+        -------
+        ChoiceData
 
         Examples
         --------
@@ -192,8 +207,13 @@ class ChoiceData(OtherReaders):
         question, column = question_of(kind)
         rules = Rules(on_error, empty, missing, question, at_most)
         roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
-        columns = long_columns(frame, roles, features, NumberForm(numbers, decimal), own_kinds=kind is None)
-        return cls(**settle(*read_long(columns, encoding, rules), rules))
+        columns = long_columns(
+            frame, roles, features, NumberForm(numbers, decimal), own_kinds=kind is None, covariates=covariates
+        )
+        data = cls(**settle(*read_long(columns, encoding, rules), rules))
+        if columns.covariates is None or columns.respondent is None:
+            return data
+        return data.with_covariates(covariates_in_rows(columns.respondent, columns.covariates))
 
     def __post_init__(self) -> None:
         for value in self.__getstate__().values():
@@ -231,7 +251,7 @@ class ChoiceData(OtherReaders):
         return tuple(parts)
 
     def take(self, rows: Any) -> "ChoiceData":
-        """Return the sets at these positions (int, sequence of int, bool mask or slice); the object table is kept.
+        """Return the sets at positions ``rows`` (int, ints, bool mask or slice); the object table is kept.
 
         Examples
         --------
@@ -255,6 +275,10 @@ class ChoiceData(OtherReaders):
             With ``"respondent"`` all sets of a person fall into the same part.
         random_state : int or None
             Seed. None: a new one.
+
+        Returns
+        -------
+        train, test : ChoiceData
 
         Examples
         --------
@@ -280,6 +304,25 @@ class ChoiceData(OtherReaders):
             return self
         return replace(self, X=encoding.recode(self.X, self.encoding, self.object_ids), encoding=encoding)
 
+    def with_covariates(self, covariates: pd.DataFrame) -> "ChoiceData":
+        """Return the same data with what is known about the respondents.
+
+        A model with ``respondents="hierarchical"`` lets people share the more the more they are alike.
+
+        Parameters
+        ----------
+        covariates : DataFrame
+            One row for each respondent, whose index names them; columns of numbers or categories.
+
+        Examples
+        --------
+        >>> data = ChoiceData.from_sets([[1.0], [2.0]], [[0, 1]] * 2, [[0], [1]], respondents=["ann", "bo"])
+        >>> known = data.with_covariates(pd.DataFrame({"age": [31, 64]}, index=["ann", "bo"]))
+        >>> known.covariates["age"].tolist()
+        [31, 64]
+        """
+        return replace(self, covariates=checked_covariates(covariates, self.respondents))
+
     def to_long(
         self,
         *,
@@ -294,6 +337,15 @@ class ChoiceData(OtherReaders):
 
         Features are decoded. Objects that were never shown are not in it.
 
+        Parameters
+        ----------
+        set_id, object_id, chosen, respondent, weight, kind : str
+            Names of the columns; the last four are there where the data have them.
+
+        Returns
+        -------
+        DataFrame
+
         Examples
         --------
         >>> ChoiceData.from_pairs([[1.0], [2.0]], [[1, 0]]).to_long().columns.tolist()
@@ -302,11 +354,11 @@ class ChoiceData(OtherReaders):
         return long_table(self, Roles(set_id, object_id, chosen, None, respondent, weight, kind))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the long table to a CSV, TSV or Parquet file (by suffix), whole or not at all."""
+        """Write the long table to the file ``path`` (.csv, .tsv or .parquet), whole or not at all."""
         write_table(self.to_long(), path)
 
     def describe(self) -> Description:
-        """Describe the data: sizes, objects never shown, groups, repeats, contradictions."""
+        """Return sizes, objects never shown, groups, repeats and contradictions; ``print`` says them in words."""
         return describe(self)
 
     def __len__(self) -> int:

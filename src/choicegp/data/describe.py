@@ -44,6 +44,8 @@ class Description:
         Sets from which nothing was chosen.
     kinds : dict of str to int
         How many sets there are of each kind.
+    covariates : tuple of str
+        What is known about the respondents.
     """
 
     n_sets: int
@@ -64,6 +66,7 @@ class Description:
     n_skipped: int
     n_empty: int | None = None
     kinds: dict[str, int] = field(default_factory=dict)
+    covariates: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return str(self)
@@ -85,6 +88,7 @@ class Description:
         lines = (
             (True, f"{some(self.n_sets, 'set')} of {sizes}{by}."),
             (True, f"{some(self.n_objects, 'object')} with {some(self.n_features, 'feature')}: {names}."),
+            (self.covariates, f"Known about the respondents: {', '.join(self.covariates)}."),
             (True, chosen),
             (self.n_empty, f"Nothing was chosen from {some(self.n_empty, 'set')}."),
             (self.kinds.keys() - {"keep"}, f"Kinds of sets: {kinds}."),
@@ -96,7 +100,7 @@ class Description:
             ),
             (
                 self.n_never_shown,
-                f"Never shown: {some(self.n_never_shown, 'object')}. These are predicted from features alone.",
+                f"Never shown: {some(self.n_never_shown, 'object')}. {_predicted(self.n_never_shown)}",
             ),
             (
                 self.n_components > 1,
@@ -114,6 +118,11 @@ class Description:
         return "\n".join(line for applies, line in lines if applies)
 
 
+def _predicted(n_never_shown: int) -> str:
+    alone = n_never_shown == 1
+    return f"{'It is' if alone else 'They are'} predicted from {'its' if alone else 'their'} features alone."
+
+
 def describe(data: "ChoiceData") -> Description:
     """Describe choice data.
 
@@ -126,7 +135,7 @@ def describe(data: "ChoiceData") -> Description:
     3 objects with 1 feature: x0.
     50.0% of the shown objects were chosen.
     Shown again with another choice: 1 set. No utilities explain all of these; they count as noise.
-    Never shown: 1 object. These are predicted from features alone.
+    Never shown: 1 object. It is predicted from its features alone.
     """
     sizes, starts = np.diff(data.offsets), data.offsets[:-1]
     n_empty = None if data.flat_chosen is None else int((~np.logical_or.reduceat(data.flat_chosen, starts)).sum())
@@ -153,6 +162,7 @@ def describe(data: "ChoiceData") -> Description:
         n_skipped=len(data.skipped),
         n_empty=n_empty,
         kinds={"keep": len(data)} if data.kinds is None else dict(Counter(data.kinds.tolist())),
+        covariates=() if data.covariates is None else tuple(map(str, data.covariates.columns)),
     )
 
 

@@ -142,6 +142,10 @@ class ChoiceFolder:
         ----------
         file : int
             Its place in ``files``.
+
+        Returns
+        -------
+        ChoiceData
         """
         columns = long_columns(self.files[file], self._roles, self._features, self._form)
         data, _ = _read(columns, self.encoding, self._rules)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from choicegp.checks import id_array, kind_of
+from choicegp.data.covariates import joined_covariates
 from choicegp.errors import ChoiceGPError
 from choicegp.reading.defects import offsets_of
 from choicegp.reading.encoding import FeatureEncoding
@@ -54,6 +55,7 @@ def joined(parts: "Sequence[ChoiceData]") -> dict[str, Any]:
         "weights": every("weights", 1.0),
         "kinds": every("kinds", "keep"),
         "skipped": tuple(defect for part in parts for defect in part.skipped),
+        "covariates": joined_covariates([part.covariates for part in parts]),
     }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from choicegp.checks import unique_index
+from choicegp.data.covariates import rows_of
 from choicegp.errors import ChoiceGPError
 from choicegp.reading.columns import Roles, check_roles
 
@@ -29,6 +30,9 @@ def long_table(data: "ChoiceData", names: Roles) -> pd.DataFrame:
     if data.kinds is not None:
         columns[names.kind] = np.repeat(data.kinds, sizes)
     features = data.encoding.decode(data.X).iloc[data.flat_shown].reset_index(drop=True)
+    if data.covariates is not None and data.respondents is not None:
+        people = rows_of(data.covariates, np.asarray(data.respondents, dtype=object).tolist())
+        columns |= {name: np.repeat(column.to_numpy(), sizes) for name, column in people.items()}
     clash = [name for name in features.columns if name in columns]
     if clash:
         raise ChoiceGPError(

@@ -77,6 +77,10 @@ class OtherReaders:
         encoding, on_error, empty, missing, at_most
             As in ``from_sets``.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> from choicegp import ChoiceData
@@ -105,6 +109,10 @@ class OtherReaders:
             Rows [winner, loser] of row numbers, or of ids with ``by="id"``.
         on_error, **options
             As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
+
+        Returns
+        -------
+        ChoiceData
 
         Examples
         --------
@@ -137,6 +145,10 @@ class OtherReaders:
             See :func:`choicegp.data.pareto.undominated`.
         on_error, **options
             As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
+
+        Returns
+        -------
+        ChoiceData
 
         Examples
         --------
@@ -176,6 +188,10 @@ class OtherReaders:
         on_error, **options
             As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> from choicegp import ChoiceData
@@ -211,6 +227,10 @@ class OtherReaders:
         on_error, **options
             As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> from choicegp import ChoiceData
@@ -241,6 +261,10 @@ class OtherReaders:
             object was not rated. The index of a DataFrame names the persons, and its columns the objects.
         on_error, **options
             As in ``from_sets``; the options are object_ids, weights (of persons), encoding.
+
+        Returns
+        -------
+        ChoiceData
 
         Examples
         --------
@@ -278,6 +302,10 @@ class OtherReaders:
         on_error, **options
             As in ``from_sets``; the options are by, object_ids, respondents, weights, set_ids, encoding.
 
+        Returns
+        -------
+        ChoiceData
+
         Examples
         --------
         >>> from choicegp import ChoiceData
@@ -293,6 +321,10 @@ class OtherReaders:
 
         An object is one object in all parts when its id and its features are equal. Where an id of a set occurs in two
         parts, all ids begin with the number of their part: ``1/7``, ``2/7``.
+
+        Returns
+        -------
+        ChoiceData
 
         Examples
         --------

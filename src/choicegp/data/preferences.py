@@ -61,6 +61,10 @@ def preferences(
     random_state : int or None
         Seed of the coin. None: a new one.
 
+    Returns
+    -------
+    Preferences
+
     Examples
     --------
     >>> data = ChoiceData.from_sets([[0.0], [1.0], [2.0]], [[0, 1], [0, 2]], [[1], [0, 2]])

@@ -28,29 +28,18 @@ For example:
 
 from choicegp.datasets.alice import alice, alice_choices, laptops
 from choicegp.datasets.families import made_choices, made_problem
+from choicegp.datasets.inconsistent import InconsistentPreferences, inconsistent_preferences
 from choicegp.datasets.noisy import noisy_choices, noisy_rankings
 from choicegp.datasets.people import PeopleData, many_people
 from choicegp.datasets.problems import benchmark_choices, benchmark_problem, vehicle, vehicle_outputs
-from choicegp.datasets.published import (
-    Ballots,
-    ObjectTable,
-    SinCosFiles,
-    load_am,
-    load_edm,
-    load_ellipses,
-    load_jura,
-    load_sincos,
-    load_slump,
-    load_zurich,
-)
+from choicegp.datasets.published import ObjectTable, load_am, load_edm, load_jura, load_slump
+from choicegp.datasets.published_choices import Ballots, SinCosFiles, load_ellipses, load_sincos, load_zurich
 from choicegp.datasets.simulated import (
-    InconsistentPreferences,
     SyntheticChoices,
     all_pairs,
     counterexample,
     counterexample_utility,
     gp_utilities,
-    inconsistent_preferences,
     random_sets,
     sincos,
     sincos_utilities,

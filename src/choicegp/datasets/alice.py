@@ -154,6 +154,10 @@ def alice_choices(
     random_state : int or None
         Seed. None: a new one.
 
+    Returns
+    -------
+    SyntheticChoices
+
     Examples
     --------
     >>> simulated = alice_choices(n_sets=20, error=0.1)

@@ -143,6 +143,11 @@ def made_problem(name: str, n_objects: int = 1000, random_state: int | None = 0)
     random_state : int or None
         Seed of the objects. None: a new one. What is random about a problem itself is always the same.
 
+    Returns
+    -------
+    ObjectTable
+        ``X`` (n_objects, 6 to 8), ``U`` (n_objects, 2 or 3).
+
     Examples
     --------
     >>> table = made_problem("ratios", n_objects=20)
@@ -163,7 +168,15 @@ def made_choices(
 ) -> SyntheticChoices:  # fmt: skip
     """Simulate choices among the objects of a made problem; every set has objects of its own.
 
-    ``name`` and ``random_state`` are as in `made_problem`.
+    Parameters
+    ----------
+    name, random_state
+        As in `made_problem`.
+    n_sets, set_size : int
+
+    Returns
+    -------
+    SyntheticChoices
 
     Examples
     --------

@@ -94,7 +94,10 @@ def noisy_rankings(
 ) -> list[np.ndarray]:
     """Simulate a person who puts the objects of sets in order: the best of a set, then the best of the rest, and so on.
 
-    The parameters are as in `noisy_choices`.
+    Parameters
+    ----------
+    U, shown, random_state, rule
+        As in `noisy_choices`.
 
     Returns
     -------

@@ -21,6 +21,13 @@ class PeopleData(NamedTuple):
         With respondents 0, 1, and so on.
     utilities : ndarray (n_people, t, d)
         The true utilities of each person at the objects, in units of the error scale.
+
+    Examples
+    --------
+    >>> from choicegp import datasets
+    >>> study = datasets.many_people(3, 2, n_objects=10)
+    >>> len(study.data), study.utilities.shape
+    (6, (3, 10, 2))
     """
 
     data: ChoiceData
@@ -56,6 +63,10 @@ def many_people(
     n_objects, n_features, n_utilities, set_size : int
     size : float
         Standard deviation of a person's utilities, in units of the error scale.
+
+    Returns
+    -------
+    PeopleData
 
     Examples
     --------

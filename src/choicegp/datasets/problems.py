@@ -43,6 +43,11 @@ def benchmark_problem(
     random_state : int or None
         Seed. None: a new one.
 
+    Returns
+    -------
+    ObjectTable
+        ``X`` (n_objects, n_variables), ``U`` (n_objects, n_objectives).
+
     Notes
     -----
     With the usual exponent of 100, some objectives of DTLZ4 are so near to zero that they underflow:
@@ -89,7 +94,17 @@ def benchmark_choices(
     """Simulate choices among the objects of a DTLZ or ZDT problem, by default at the paper's size.
 
     Every set has objects of its own, ``n_sets * set_size`` in all, so that a split by set never tests on
-    objects that were trained on. The other parameters are as in `benchmark_problem`.
+    objects that were trained on.
+
+    Parameters
+    ----------
+    name, n_variables, n_objectives, random_state
+        As in `benchmark_problem`.
+    n_sets, set_size : int
+
+    Returns
+    -------
+    SyntheticChoices
 
     Examples
     --------
@@ -147,6 +162,17 @@ def vehicle(n_objects: int = 50, random_state: int | None = 0) -> ObjectTable:
     The features are a Latin hypercube over [1, 3]^5. Mass, acceleration and intrusion are all minimised,
     so ``U`` holds minus their values.
 
+    Parameters
+    ----------
+    n_objects : int
+    random_state : int or None
+        Seed. None: a new one.
+
+    Returns
+    -------
+    ObjectTable
+        ``X`` (n_objects, 5), ``U`` (n_objects, 3).
+
     Examples
     --------
     >>> table = vehicle()
@@ -161,7 +187,17 @@ def vehicle(n_objects: int = 50, random_state: int | None = 0) -> ObjectTable:
 
 
 def vehicle_outputs(X: object) -> np.ndarray:
-    """Return mass, acceleration and intrusion, shape (t, 3), of thicknesses of shape (t, 5).
+    """Return mass, acceleration and intrusion of designs of a vehicle.
+
+    Parameters
+    ----------
+    X : array_like (t, 5)
+        Five thicknesses, from 1 to 3.
+
+    Returns
+    -------
+    ndarray (t, 3)
+        Of each, less is better.
 
     Examples
     --------

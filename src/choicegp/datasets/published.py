@@ -1,24 +1,21 @@
-"""Tables of measured outputs, and choice data published as files.
+"""Tables of measured outputs, published as files.
 
 The files are not part of the package: the loaders read them from a folder, given as an argument or by the
 environment variable CHOICEGP_DATA.
 """
 
-import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import brief, plain
+from choicegp.checks import plain
 from choicegp.data.choices import ChoiceData
 from choicegp.data.pareto import Ties, check_utilities
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
-from choicegp.reading.defects import OnError
 from choicegp.reading.text import read_rows
 
 FOLDER_VARIABLE = "CHOICEGP_DATA"
@@ -67,7 +64,16 @@ class ObjectTable:
         return len(self.X)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "ObjectTable":
-        """Return the table of some rows; the objects keep their ids."""
+        """Return the table of some rows; the objects keep their ids.
+
+        Parameters
+        ----------
+        rows : sequence of int
+
+        Returns
+        -------
+        ObjectTable
+        """
         wanted = np.asarray(rows)
         if wanted.ndim != 1 or not np.issubdtype(wanted.dtype, np.integer):
             raise ChoiceGPError(f"{self.name}: rows must be a list of row numbers, not {rows!r}")
@@ -79,27 +85,18 @@ class ObjectTable:
     def choices(self, shown: Sequence[Sequence[int] | np.ndarray] | np.ndarray, ties: Ties = "weak") -> ChoiceData:
         """Choose what is Pareto-undominated from each set of row numbers, without noise.
 
-        `ties` says when an object dominates another: at "weak" when no output is worse and one is better,
-        at "strict" when every output is better.
+        Parameters
+        ----------
+        shown : sequence of sequences of int
+            Row numbers of each set.
+        ties : {"weak", "strict"}
+            When an object dominates another: no output is worse and one is better, or every output is better.
+
+        Returns
+        -------
+        ChoiceData
         """
         return ChoiceData.from_utilities(self.X, self.U, shown, ties=ties)
-
-
-class SinCosFiles(NamedTuple):
-    """Training sets of the paper's Example 1 and two kinds of test sets.
-
-    Attributes
-    ----------
-    train : ChoiceData
-    known : ChoiceData
-        Test sets of the training objects.
-    new : ChoiceData
-        Test sets of objects that were never shown in training.
-    """
-
-    train: ChoiceData
-    known: ChoiceData
-    new: ChoiceData
 
 
 def load_am(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
@@ -108,13 +105,26 @@ def load_am(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
     Better is a lower roughness, a higher tension strength and a lower elongation, as the paper's authors
     have it.
 
+    Parameters
+    ----------
+    folder : path, optional
+        Where am.csv is; by default the folder that the environment variable CHOICEGP_DATA names.
+
+    Returns
+    -------
+    ObjectTable
+        ``X`` (50, 6) and ``U`` (50, 3).
+
     Examples
     --------
-    All loaders of tables are used in this way::
+    A file with two rows instead of the published one:
 
-        table = load_am("my/tables")
-        data = table.choices(all_pairs(len(table)))
-        first_fifty = table.take(range(50))
+    >>> columns = "layer_height nozzle_temperature bed_temperature print_speed material fan_speed".split()
+    >>> columns += ["roughness", "tension_strength", "elongation"]
+    >>> one, other = [0.1, 220, 60, 40, "abs", 0, 25, 18, 1.2], [0.2, 225, 65, 40, "pla", 50, 32, 16, 1.4]
+    >>> pd.DataFrame([one, other], columns=columns).to_csv("am.csv", index=False)
+    >>> load_am(".").choices([[0, 1]]).chosen
+    (array([0]),)
     """
     features = ["layer_height", "nozzle_temperature", "bed_temperature", "print_speed", "material", "fan_speed"]
     signs = {"roughness": -1, "tension_strength": 1, "elongation": -1}
@@ -126,122 +136,84 @@ def load_edm(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
 
     Better is a higher material removal rate, a lower electrode wear rate and a lower roughness. The centre
     of the design is repeated: rows with equal features have different outputs.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where edm.csv is; by default the folder that the environment variable CHOICEGP_DATA names.
+
+    Returns
+    -------
+    ObjectTable
+        ``X`` (30, 4) and ``U`` (30, 3).
+
+    Examples
+    --------
+    A file with two rows instead of the published one:
+
+    >>> columns = "voltage_v current_a pulse_on_us pulse_off_us mrr_g_min ewr_g_min roughness_um".split()
+    >>> one, other = [70, 8, 10, 7, 0.23, 0.003, 11.6], [70, 16, 10, 7, 0.46, 0.008, 12.1]
+    >>> pd.DataFrame([one, other], columns=columns).to_csv("edm.csv", index=False)
+    >>> load_edm(".").choices([[0, 1]]).chosen
+    (array([0, 1]),)
     """
     features = ["voltage_v", "current_a", "pulse_on_us", "pulse_off_us"]
     return _load_table("edm", folder, features, {"mrr_g_min": 1, "ewr_g_min": -1, "roughness_um": -1})
 
 
 def load_jura(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
-    """Load jura.csv: 359 soil samples, 6 features, 3 outputs: heavy metals, of which less is better."""
+    """Load jura.csv: 359 soil samples, 6 features, 3 outputs: heavy metals, of which less is better.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where jura.csv is; by default the folder that the environment variable CHOICEGP_DATA names.
+
+    Returns
+    -------
+    ObjectTable
+        ``X`` (359, 6) and ``U`` (359, 3).
+
+    Examples
+    --------
+    A file with two rows instead of the published one:
+
+    >>> columns = "Xloc Yloc Cr Ni Pb Zn Cd Co Cu".split()
+    >>> one, other = [2.4, 3.1, 38, 21, 77, 92, 1.7, 9.3, 25.7], [2.5, 1.9, 40, 29, 78, 73, 1.3, 8.1, 24.8]
+    >>> pd.DataFrame([one, other], columns=columns).to_csv("jura.csv", index=False)
+    >>> load_jura(".").choices([[0, 1]]).chosen
+    (array([1]),)
+    """
     features = ["Xloc", "Yloc", "Cr", "Ni", "Pb", "Zn"]
     return _load_table("jura", folder, features, {"Cd": -1, "Co": -1, "Cu": -1})
 
 
 def load_slump(folder: str | os.PathLike[str] | None = None) -> ObjectTable:
-    """Load slump.csv: 103 mixtures of concrete, 7 features, 3 outputs, of which more is better."""
+    """Load slump.csv: 103 mixtures of concrete, 7 features, 3 outputs, of which more is better.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where slump.csv is; by default the folder that the environment variable CHOICEGP_DATA names.
+
+    Returns
+    -------
+    ObjectTable
+        ``X`` (103, 7) and ``U`` (103, 3).
+
+    Examples
+    --------
+    A file with two rows instead of the published one:
+
+    >>> columns = "cement slag fly_ash water sp coarse_aggr fine_aggr slump_cm flow_cm compressive_strength_mpa".split()
+    >>> one, other = [273, 82, 105, 210, 9, 904, 680, 23, 62, 35], [163, 149, 191, 180, 12, 843, 746, 0, 20, 41.1]
+    >>> pd.DataFrame([one, other], columns=columns).to_csv("slump.csv", index=False)
+    >>> load_slump(".").choices([[0, 1]]).chosen
+    (array([0, 1]),)
+    """
     features = ["cement", "slag", "fly_ash", "water", "sp", "coarse_aggr", "fine_aggr"]
     signs = {"slump_cm": 1, "flow_cm": 1, "compressive_strength_mpa": 1}
     return _load_table("slump", folder, features, signs)
-
-
-def load_sincos(folder: str | os.PathLike[str] | None = None) -> SinCosFiles:
-    """Load sincos.json: the paper's Example 1, 150 sets of 3 out of 200 objects, and 2 x 1000 test sets.
-
-    The new objects have ids of their own, which follow the ids of the training objects.
-    """
-    path = _file(folder, "sincos.json")
-    keys = ["X", "shown", "chosen", "test_shown", "test_chosen", "X_new", "new_shown", "new_chosen"]
-    X, shown, chosen, test_shown, test_chosen, X_new, new_shown, new_chosen = _read_json(path, keys)
-    table = _one_feature(path, "X", X, first_id=0)
-    new_table = _one_feature(path, "X_new", X_new, first_id=len(X))
-    return SinCosFiles(
-        ChoiceData.from_sets(table, shown, chosen),
-        ChoiceData.from_sets(table, test_shown, test_chosen),
-        ChoiceData.from_sets(new_table, new_shown, new_chosen),
-    )
-
-
-def load_ellipses(folder: str | os.PathLike[str] | None = None, on_error: OnError = "raise") -> ChoiceData:
-    """Load the choices of a real person among fifty ellipses: 160 sets of 3.
-
-    Two records (79 and 82, counted from 0) choose an object that was not shown.
-
-    Parameters
-    ----------
-    folder : path, optional
-        Where ellipses_objects.csv and ellipses_choices.json are.
-    on_error : {"raise", "skip"}
-        Refuse the data and name every bad record, or leave those records out with a warning
-        (the result's ``skipped`` names them).
-
-    Examples
-    --------
-    ::
-
-        data = load_ellipses("my/tables", on_error="skip")
-    """
-    features = ["a", "b", "rotation", "ecc_sq", "perimeter"]
-    objects = _read_csv(_file(folder, "ellipses_objects.csv"), ["object_id", *features])
-    path = _file(folder, "ellipses_choices.json")
-    shown, chosen = _read_json(path, ["shown", "chosen"])
-    X = objects.set_index("object_id")[features]
-    try:
-        return ChoiceData.from_sets(X, shown, chosen, by="id", on_error=on_error)
-    except ChoiceDataError as error:
-        raise ChoiceDataError(error.defects, source=str(path)) from None
-
-
-class Ballots(NamedTuple):
-    """What voters approved, and what they said about themselves.
-
-    Attributes
-    ----------
-    data : ChoiceData
-        One set of all projects for each voter, who is its respondent.
-    voters : DataFrame
-        Stated weights of the topics (they sum to 100) and the own district, indexed by voter.
-    """
-
-    data: ChoiceData
-    voters: pd.DataFrame
-
-    def __repr__(self) -> str:
-        return brief(self)
-
-
-def load_zurich(folder: str | os.PathLike[str] | None = None) -> Ballots:
-    """Load approval ballots of 180 people over 24 projects of a city (Yang et al. 2024, by way of Pabulib).
-
-    Each voter saw all projects and ticked any number of them (the format SN of the table).
-
-    Parameters
-    ----------
-    folder : path, optional
-        Where zurich_projects.csv and zurich_ballots.csv are.
-
-    Examples
-    --------
-    ::
-
-        ballots = load_zurich("my/tables")
-    """
-    projects = _read_csv(
-        _file(folder, "zurich_projects.csv"), ["project", "cost_chf", "topic", "district"], ("topic", "district")
-    )
-    X = projects.set_index("project")[["cost_chf", "topic", "district"]]
-    columns = ["weight_transport", "weight_culture", "weight_nature"]
-    path = _file(folder, "zurich_ballots.csv")
-    text = ("voter", "format", "projects", "own_district")
-    ballots = _read_csv(path, [*text, *columns], text)
-    free = ballots[ballots["format"] == "SN"].set_index("voter")
-    ticked = [[int(number) for number in str(ticks).split()] for ticks in free["projects"]]
-    try:
-        data = ChoiceData.from_sets(
-            X, [list(X.index)] * len(free), ticked, by="id", respondents=free.index.to_numpy(dtype=object), empty="none"
-        )
-    except ChoiceDataError as error:
-        raise ChoiceDataError(error.defects, source=str(path)) from None
-    return Ballots(data, free[[*columns, "own_district"]])
 
 
 def _load_table(
@@ -252,20 +224,13 @@ def _load_table(
     text: Collection[str] = (),
 ) -> ObjectTable:
     """Read one table of measured outputs; `signs` gives +1 to outputs of which more is better."""
-    frame = _read_csv(_file(folder, f"{name}.csv"), [*features, *signs], text)
+    frame = read_columns(file_in(folder, f"{name}.csv"), [*features, *signs], text)
     U = frame[list(signs)].to_numpy(dtype=float) * np.array(list(signs.values()))
     return ObjectTable(name, frame[list(features)], U, tuple(signs))
 
 
-def _one_feature(path: Path, key: str, rows: list[Any], first_id: int) -> pd.DataFrame:
-    try:
-        x = np.array(rows, dtype=float).reshape(len(rows), 1)
-    except (TypeError, ValueError):
-        raise ChoiceGPError(f"{path}: {key} must hold one number per object") from None
-    return pd.DataFrame(x, columns=["x"], index=range(first_id, first_id + len(x)))
-
-
-def _file(folder: str | os.PathLike[str] | None, filename: str) -> Path:
+def file_in(folder: str | os.PathLike[str] | None, filename: str) -> Path:
+    """Return the path of a published file, or an error that says where it was sought."""
     source = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
     if not source:
         raise ChoiceGPError(
@@ -279,7 +244,7 @@ def _file(folder: str | os.PathLike[str] | None, filename: str) -> Path:
     return path
 
 
-def _read_csv(path: Path, columns: Sequence[str], text: Collection[str] = ()) -> pd.DataFrame:
+def read_columns(path: Path, columns: Sequence[str], text: Collection[str] = ()) -> pd.DataFrame:
     """Read some columns; those not in `text` must be finite numbers."""
     frame, rows = read_rows(path)
     missing = [column for column in columns if column not in frame.columns]
@@ -295,14 +260,3 @@ def _read_csv(path: Path, columns: Sequence[str], text: Collection[str] = ()) ->
     if defects:
         raise ChoiceDataError(defects, source=str(path))
     return frame[list(columns)]
-
-
-def _read_json(path: Path, keys: Sequence[str]) -> list[list[Any]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ChoiceGPError(f"{path} cannot be read as JSON: {error}") from error
-    missing = [key for key in keys if not isinstance(content, dict) or not isinstance(content.get(key), list)]
-    if missing:
-        raise ChoiceGPError(f"{path} lacks the lists {', '.join(missing)}: it is not the file expected here")
-    return [content[key] for key in keys]

@@ -5,8 +5,6 @@ seed.
 """
 
 from collections.abc import Sequence
-from itertools import combinations_with_replacement
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -31,42 +29,18 @@ class SyntheticChoices(NamedTuple):
     U : ndarray of shape (t, d)
         The true utilities of every row of ``data.X``; higher is better.
     name : str
+
+    Examples
+    --------
+    >>> from choicegp import datasets
+    >>> data, U, name = datasets.sincos(n_objects=8, n_sets=5)
+    >>> len(data), U.shape, name
+    (5, (8, 2), 'sincos')
     """
 
     data: ChoiceData
     U: np.ndarray
     name: str
-
-    def __repr__(self) -> str:
-        return brief(self)
-
-
-class InconsistentPreferences(NamedTuple):
-    """The same pairs answered twice: with one forced winner, and with every object that is not dominated.
-
-    ``forced_train`` and ``pareto_train`` hold the same pairs in the same order; so do the ``_test`` ones.
-
-    Attributes
-    ----------
-    forced_train, forced_test : ChoiceData
-        One winner in every pair, found by the utility of the two objects' hidden classes.
-    pareto_train, pareto_test : ChoiceData
-        The winner alone where it is better in all the utilities, otherwise both objects.
-    U : ndarray of shape (t, L * (L + 1) / 2)
-        The true utilities, one column per row of ``class_pairs``.
-    classes : ndarray of shape (t,)
-        The hidden class of every object, 0 to L - 1.
-    class_pairs : ndarray of shape (L * (L + 1) / 2, 2)
-        The unordered pairs of classes.
-    """
-
-    forced_train: ChoiceData
-    forced_test: ChoiceData
-    pareto_train: ChoiceData
-    pareto_test: ChoiceData
-    U: np.ndarray
-    classes: np.ndarray
-    class_pairs: np.ndarray
 
     def __repr__(self) -> str:
         return brief(self)
@@ -135,6 +109,15 @@ def random_sets(n_objects: int, n_sets: int, set_size: SetSize = 3, random_state
 def all_pairs(n_objects: int) -> np.ndarray:
     """List every unordered pair of objects, each once.
 
+    Parameters
+    ----------
+    n_objects : int
+
+    Returns
+    -------
+    int ndarray (n_objects * (n_objects - 1) / 2, 2)
+        Row numbers, the smaller one first.
+
     Examples
     --------
     >>> all_pairs(3).tolist()
@@ -154,7 +137,15 @@ def _one_feature(X: object) -> np.ndarray:
 
 
 def sincos_utilities(X: object) -> np.ndarray:
-    """Return the paper's Example 1, u(x) = [cos 2x, -sin 2x], as an array of shape (t, 2).
+    """Return the utilities of the paper's Example 1, u(x) = [cos 2x, -sin 2x].
+
+    Parameters
+    ----------
+    X : array_like (t,) or (t, 1)
+
+    Returns
+    -------
+    ndarray (t, 2)
 
     Examples
     --------
@@ -170,6 +161,18 @@ def sincos(
 ) -> SyntheticChoices:
     """Simulate the paper's Example 1: one feature, uniform in [-4.5, 4.5], and two utilities.
 
+    Parameters
+    ----------
+    n_objects, n_sets : int
+    set_size : int or (int, int)
+        As in `random_sets`.
+    random_state : int or None
+        Seed. None: a new one.
+
+    Returns
+    -------
+    SyntheticChoices
+
     Examples
     --------
     >>> simulated = sincos(n_sets=50, set_size=5)
@@ -184,7 +187,15 @@ def sincos(
 
 
 def counterexample_utility(X: object) -> np.ndarray:
-    """Return u(x) = cos 5x + exp(-x^2 / 8) of the paper's appendix, as an array of shape (t, 1).
+    """Return the utility u(x) = cos 5x + exp(-x^2 / 8) of the paper's appendix.
+
+    Parameters
+    ----------
+    X : array_like (t,) or (t, 1)
+
+    Returns
+    -------
+    ndarray (t, 1)
 
     Examples
     --------
@@ -200,6 +211,16 @@ def counterexample(n_objects: int = 150, n_pairs: int = 500, random_state: int |
 
     There is one true utility, `counterexample_utility`. Pairs are drawn independently and may repeat.
 
+    Parameters
+    ----------
+    n_objects, n_pairs : int
+    random_state : int or None
+        Seed. None: a new one.
+
+    Returns
+    -------
+    SyntheticChoices
+
     Examples
     --------
     >>> simulated = counterexample()
@@ -213,7 +234,8 @@ def counterexample(n_objects: int = 150, n_pairs: int = 500, random_state: int |
     return SyntheticChoices(ChoiceData.from_utilities(pd.DataFrame({"x": x}), U, shown), U, "counterexample")
 
 
-def _rbf(X: np.ndarray, lengthscale: float | Sequence[float] | np.ndarray) -> np.ndarray:
+def rbf(X: np.ndarray, lengthscale: float | Sequence[float] | np.ndarray) -> np.ndarray:
+    """Return the covariances (t, t) of an RBF kernel with variance 1."""
     scale = np.asarray(lengthscale, dtype=float)
     if scale.shape not in ((), (X.shape[1],)) or not np.all(np.isfinite(scale) & (scale > 0)):
         raise ChoiceGPError(
@@ -241,8 +263,22 @@ def gp_utilities(
 ) -> SyntheticChoices:
     """Simulate choices from the model's own prior: each utility is a draw from a Gaussian process.
 
-    Features are standard normal, so that `lengthscale` (one number, or one per feature) means the same
-    before and after standardising. The kernel is the RBF with variance 1. Answers carry no noise.
+    The kernel is the RBF with variance 1. Answers carry no noise.
+
+    Parameters
+    ----------
+    n_objects, n_features, n_utilities, n_sets : int
+        The features are standard normal.
+    set_size : int or (int, int)
+        As in `random_sets`.
+    lengthscale : float or sequence of float
+        One, or one per feature; it means the same before and after standardising.
+    random_state : int or None
+        Seed. None: a new one.
+
+    Returns
+    -------
+    SyntheticChoices
 
     Examples
     --------
@@ -253,83 +289,7 @@ def gp_utilities(
     rng = random_generator(random_state)
     shape = (whole_number("n_objects", n_objects, 2), whole_number("n_features", n_features, 1))
     X = rng.standard_normal(shape)
-    factor = np.linalg.cholesky(_rbf(X, lengthscale) + _JITTER * np.eye(n_objects))
+    factor = np.linalg.cholesky(rbf(X, lengthscale) + _JITTER * np.eye(n_objects))
     U = factor @ rng.standard_normal((n_objects, whole_number("n_utilities", n_utilities, 1)))
     shown = draw_sets(rng, n_objects, n_sets, set_size)
     return SyntheticChoices(ChoiceData.from_utilities(feature_table(X), U, shown), U, "gp")
-
-
-def inconsistent_preferences(
-    n_objects: int = 50,
-    n_features: int = 5,
-    n_classes: int = 2,
-    sparsity: float = 0.5,
-    lengthscale: float | Sequence[float] | None = None,
-    random_state: int | None = 0,
-) -> InconsistentPreferences:
-    """Simulate preferences that no single utility explains (Chau et al., Section 4.1).
-
-    Every object has a hidden class and every unordered pair of classes a utility of its own,
-    ``u(x) = sum_j alpha_j k(x, x_j)`` with standard normal alpha and an RBF kernel k. A forced answer
-    compares two objects by the utility of their two classes, which may run in circles; a Pareto answer
-    rejects an object only where the other is better in all the utilities. One class gives one utility
-    (and the two kinds of answers agree), two classes give three.
-
-    Parameters
-    ----------
-    n_objects, n_features : int
-        The features are standard normal.
-    n_classes : int
-        The number of hidden classes, L.
-    sparsity : float
-        The fraction of all pairs of objects that is left out of training, between 0 and 1:
-        at 0.4, a random 60% of the pairs are for training and 40% are held out.
-    lengthscale : float or sequence of float, optional
-        The kernel's, one or one per feature; by default the square root of `n_features`.
-    random_state : int or None
-        Seed. None: a new one.
-
-    Examples
-    --------
-    >>> simulated = inconsistent_preferences(n_objects=10, sparsity=0.4)
-    >>> len(simulated.pareto_train), len(simulated.pareto_test), simulated.U.shape
-    (27, 18, (10, 3))
-    """
-    n_objects = whole_number("n_objects", n_objects, 3)
-    n_features = whole_number("n_features", n_features, 1)
-    n_classes = whole_number("n_classes", n_classes, 1)
-    rng = random_generator(random_state)
-    X = rng.standard_normal((n_objects, n_features))
-    classes = rng.integers(n_classes, size=n_objects)
-    class_pairs = np.array(list(combinations_with_replacement(range(n_classes), 2)))
-    kernel = _rbf(X, np.sqrt(n_features) if lengthscale is None else lengthscale)
-    U = kernel @ rng.standard_normal((n_objects, len(class_pairs)))
-
-    pairs = all_pairs(n_objects)
-    winners = _forced_winners(U, classes, class_pairs, pairs)
-    train, test = _hold_out(rng, len(pairs), sparsity)
-    table = feature_table(X)
-    forced = ChoiceData.from_sets(table, pairs, winners[:, None])
-    # "strict" is the paper's own rule here: chosen alone when better in all the utilities.
-    pareto = ChoiceData.from_utilities(table, U, pairs, ties="strict")
-    return InconsistentPreferences(
-        forced.take(train), forced.take(test), pareto.take(train), pareto.take(test), U, classes, class_pairs
-    )
-
-
-def _forced_winners(U: np.ndarray, classes: np.ndarray, class_pairs: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    column = {tuple(pair): k for k, pair in enumerate(class_pairs.tolist())}
-    asked = np.sort(classes[pairs], axis=1)
-    columns = np.array([column[tuple(pair)] for pair in asked.tolist()])
-    first_wins = U[pairs[:, 0], columns] > U[pairs[:, 1], columns]
-    return np.where(first_wins, pairs[:, 0], pairs[:, 1])
-
-
-def _hold_out(rng: np.random.Generator, n_pairs: int, sparsity: float) -> tuple[np.ndarray, np.ndarray]:
-    if not isinstance(sparsity, Real) or isinstance(sparsity, bool) or not 0 < sparsity < 1:
-        raise ChoiceGPError(
-            f"sparsity must be the fraction of the pairs left out of training, between 0 and 1, not {sparsity!r}"
-        )
-    n_test = min(max(round(sparsity * n_pairs), 1), n_pairs - 1)
-    order = rng.permutation(n_pairs)
-    return np.sort(order[n_test:]), np.sort(order[:n_test])

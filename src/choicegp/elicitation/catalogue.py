@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from choicegp.checks import counted, listed, plain
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, StoreError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,12 +60,15 @@ def as_frame(catalogue: dict[str, Any]) -> "pd.DataFrame":
     """Return the table of objects that :func:`as_plain` made plain."""
     import pandas as pd
 
-    index = pd.Index(catalogue["ids"], name=catalogue["index"])
-    columns = {
-        one["name"]: pd.Series(one["values"], index=index, dtype=object if one["kind"] == "words" else one["kind"])
-        for one in catalogue["columns"]
-    }
-    return pd.DataFrame(columns, index=index)
+    try:
+        index = pd.Index(catalogue["ids"], name=catalogue["index"])
+        columns = {
+            one["name"]: pd.Series(one["values"], index=index, dtype=object if one["kind"] == "words" else one["kind"])
+            for one in catalogue["columns"]
+        }
+        return pd.DataFrame(columns, index=index)
+    except (TypeError, KeyError, ValueError) as error:  # what no program of ours has written
+        raise StoreError("the objects of this study are damaged: restore its database from a copy") from error
 
 
 def differences(known: dict[str, Any], given: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from json import JSONDecodeError
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
@@ -103,6 +104,8 @@ class Database:
             if isinstance(error, DBAPIError) and lost(error):  # perhaps between the commit and its reply
                 outcome = "What is sent again counts once"
             raise Unavailable(f"{self._problem(error)}. {outcome}") from error
+        except (UnicodeDecodeError, JSONDecodeError) as error:  # bytes that no program of ours has written
+            raise Unavailable(f"{self.where} {_SQLITE_PROBLEMS[11]}. {outcome}") from error
 
     def _problem(self, error: Exception) -> str:
         """Say in one sentence what happened, where, and what to do."""

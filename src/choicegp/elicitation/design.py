@@ -21,6 +21,7 @@ from choicegp.elicitation.request import LEAST_LAPSE, Proposed, Request, checked
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.fitting.record import Fitted
 from choicegp.model.prior import Objects, threshold_like
+from choicegp.prediction.people import utilities_of_people
 from choicegp.prediction.utilities import joint_samples
 from choicegp.reading.encoding import FeatureEncoding
 
@@ -55,8 +56,9 @@ def next_set(
         random weights of the utilities, to find the best objects of the catalogue.
     avoid : collection of frozenset
         Sets of labels that were shown already.  They are not proposed again.
-    respondent : None
-        Who is asked.  Models of several respondents are not available yet.
+    respondent : object, optional
+        Who is asked, for a model of many people (``respondents="hierarchical"``): one of its respondents, or somebody
+        new.
     targets : iterable of sets, optional
         Sets of labels, all of one size, about whose answers "predictive" asks.  By default random pairs of the
         catalogue.
@@ -93,8 +95,18 @@ def next_sets(
     """Propose several sets at once, all different, for answers that come back together.
 
     Every set is valued given the ones before it: answers to these are simulated from 16 posterior draws, all draws are
-    weighed by the probability of such answers, and the value is averaged over the 16.  The time limit holds for each
-    set.  The other arguments are the same as in `next_set`.
+    weighed by the probability of such answers, and the value is averaged over the 16.
+
+    Parameters
+    ----------
+    n : int
+        Number of sets.
+    model, objects, size, how, avoid, respondent, targets, seconds, lapse, random_state
+        As in `next_set`; the time limit holds for each set.
+
+    Returns
+    -------
+    list of Proposed
 
     Examples
     --------
@@ -144,9 +156,9 @@ def _space_filling(request: Request, n: int) -> list[Proposed]:
 def _best(request: Request, n: int) -> list[Proposed]:
     """Find for each place the best object by its own draw and its own weights."""
     assert request.fitted is not None
-    pool = pool_of(request.fitted, request.catalogue, request.rng, n=_BEST_POOL)
+    pool = pool_of(request.fitted, request.catalogue, request.rng, n=_BEST_POOL, person=request.person)
     n_places = n * request.size
-    u = joint_samples(request.fitted.posterior, pool.objects, n_places, int(request.rng.integers(2**32)))
+    u = _sampled(request.fitted, pool.objects, n_places, request)
     values = np.concatenate([chebyshev(one, 1, request.rng) for one in u])
     found = []
     for start in range(0, n_places, request.size):
@@ -178,7 +190,8 @@ def _valued(request: Request, n: int) -> list[Proposed]:
     listed = request.targets
     if listed is not None:
         listed = [listed[i] for i in request.rng.permutation(len(listed))[:_N_TARGETS]]
-    pool = pool_of(request.fitted, request.catalogue, request.rng, also=() if listed is None else np.unique(listed))
+    also = () if listed is None else np.unique(listed)
+    pool = pool_of(request.fitted, request.catalogue, request.rng, also=also, person=request.person)
     predictive = request.how == "predictive"
     drawn = drawn_at(request.fitted, pool.objects, request, _N_PREDICTIVE_DRAWS if predictive else _N_DRAWS)
     targets = _targets(request, pool, drawn, listed) if predictive else None
@@ -208,7 +221,8 @@ def _values(drawn: Drawn, how: str, targets: Targets | None, sets: np.ndarray) -
 def _best_of(request: Request, pool: Pool, tried: Found, drawn: Drawn) -> tuple[np.ndarray, float]:
     """Return the best set of a search and its value."""
     assert request.fitted is not None
-    if request.how == "predictive" or len(drawn.weights) > 1 or not tried.complete:
+    again = request.how != "predictive" and request.person is None and len(drawn.weights) == 1
+    if not again or not tried.complete:
         return tried.sets[0], float(tried.values[0])
     # The best of many sets owes its place partly to the draws at hand: the best few are compared at many others.
     some = tried.sets[:_N_REVALUED]
@@ -232,8 +246,15 @@ def drawn_at(fitted: Fitted, objects: Objects, request: Request, n_draws: int) -
     if fitted.errors.has_threshold:
         rival = threshold_like(objects)
         objects = Objects(np.concatenate([objects.X, rival.X]), np.concatenate([objects.codes, rival.codes]))
-    sampled = joint_samples(fitted.posterior, objects, n_draws, int(request.rng.integers(2**32)))
-    return Drawn.of(sampled, fitted.errors, request.lapse)
+    return Drawn.of(_sampled(fitted, objects, n_draws, request), fitted.errors, request.lapse)
+
+
+def _sampled(fitted: Fitted, objects: Objects, n_draws: int, request: Request) -> np.ndarray:
+    """Draw utilities (S, n, d) of the person who is asked."""
+    number = int(request.rng.integers(2**32))
+    if request.person is None:
+        return joint_samples(fitted.posterior, objects, n_draws, number)
+    return utilities_of_people(fitted, objects, n_draws, number, np.array([request.person]))[:, 0]
 
 
 def searched(request: Request, pool: Pool, value: Callable[[np.ndarray], np.ndarray]) -> Found:

@@ -93,6 +93,16 @@ class Question(NamedTuple):
     reason: str | None = None
     repeated: bool = False
 
+    @property
+    def id(self) -> str:
+        """The key."""
+        return self.key
+
+    @property
+    def why(self) -> str | None:
+        """The reason."""
+        return self.reason
+
     @classmethod
     def of(cls, event: Event, repeated: bool = False) -> "Question":
         """Return the question that an event "asked" records."""

@@ -2,7 +2,8 @@
 
 Half of a pool are random objects; a quarter are drawn from the objects whose utilities are least known, and a quarter
 lie near the front of the predicted utilities, each the best under a weighting of its own.  A catalogue may be large:
-no more than 16,384 of its objects are predicted, and the spread of no more than 1,024.
+no more than 16,384 of its objects are predicted, and the spread of no more than 1,024; for one person of a model of
+many people, both are of 512.
 """
 
 from typing import Any, NamedTuple
@@ -19,9 +20,11 @@ from choicegp.data.scaling import FeatureScaling
 from choicegp.fitting.record import Fitted
 from choicegp.inference.posterior import Posterior
 from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.prediction.people import utilities_of_people
 
 POOL = 128
 _MOST_MEANS, _MOST_SPREADS = 16_384, 1024
+_MOST_OF_PERSON, _DRAWS_OF_PERSON = 512, 64  # in models of many people: objects that are predicted, and draws
 _CHUNK = 1024
 _FILLED = 64
 _SETTINGS, _DRAWS = 4, 16  # of the hyperparameters, and of the utilities at each, by which spread is judged
@@ -46,17 +49,21 @@ class Pool(NamedTuple):
 
 
 def pool_of(
-    fitted: Fitted, catalogue: pd.DataFrame, rng: np.random.Generator, *, n: int = POOL, also: Any = ()
-) -> Pool:
-    """Choose ``n`` objects of a catalogue, and the rows ``also`` beside them, which come last."""
+    fitted: Fitted, catalogue: pd.DataFrame, rng: np.random.Generator, *, n: int = POOL, also: Any = (),
+    person: int | None = None,
+) -> Pool:  # fmt: skip
+    """Choose ``n`` objects of a catalogue, and the rows ``also`` beside them, which come last.
+
+    ``person`` is the number of who is asked in a model of many people.
+    """
     also = np.asarray(also, dtype=int)
     if len(catalogue) <= n:
         rows = np.arange(len(catalogue))
         return Pool(rows, fitted.objects(catalogue), len(rows))
-    screened = rng.permutation(len(catalogue))[:_MOST_MEANS]
+    screened = rng.permutation(len(catalogue))[: _MOST_MEANS if person is None else _MOST_OF_PERSON]
     objects = fitted.objects(catalogue.iloc[screened])
-    front = front_objects(means_at(fitted.posterior, objects), n // 4, rng)
-    spread = spread_at(fitted.posterior, Objects(objects.X[:_MOST_SPREADS], objects.codes[:_MOST_SPREADS]))
+    means, spread = _predicted(fitted, objects, person)
+    front = front_objects(means, n // 4, rng)
     unsure = rng.permutation(np.argsort(-spread, kind="stable")[: max(n, len(spread) // 4)])[: n // 4]
     # The first ones are random: the screened rows are in random order.
     chosen = pd.unique(np.concatenate([np.arange(n // 2), front, unsure, np.arange(n // 2, 2 * n)]))[:n]
@@ -65,6 +72,15 @@ def pool_of(
     rest = screened[~np.isin(screened, np.concatenate([rows, more]))] if len(more) else more
     rows = np.concatenate([rows, more, rest[: -len(more) % _FILLED]])
     return Pool(rows, fitted.objects(catalogue.iloc[rows]), n // 2)
+
+
+def _predicted(fitted: Fitted, objects: Objects, person: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means (t, d) of utilities, and how little is known about the first objects."""
+    if person is None:
+        some = Objects(objects.X[:_MOST_SPREADS], objects.codes[:_MOST_SPREADS])
+        return means_at(fitted.posterior, objects), spread_at(fitted.posterior, some)
+    drawn = utilities_of_people(fitted, objects, _DRAWS_OF_PERSON, 0, np.array([person]))[:, 0]
+    return drawn.mean(axis=0), drawn.std(axis=0).sum(axis=1)
 
 
 def front_objects(utilities: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:

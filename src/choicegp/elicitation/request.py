@@ -67,6 +67,8 @@ class Request(NamedTuple):
     begun : float
         When the search for a set began, by `time.monotonic`.
     rng : numpy.random.Generator
+    person : int or None
+        Number of the person who is asked in a model of many people, -1 for somebody new; None in other models.
     """
 
     fitted: Fitted | None
@@ -79,6 +81,7 @@ class Request(NamedTuple):
     seconds: float
     begun: float
     rng: np.random.Generator
+    person: int | None = None
 
     @property
     def deadline(self) -> float:
@@ -126,16 +129,10 @@ def checked(
         raise ChoiceGPError(f"size must be between {_SMALLEST} and {_LARGEST} objects; got {size}")
     if len(objects) < size:
         raise ChoiceGPError(f"there are {len(objects)} objects, fewer than the {size} to show")
-    if model is not None and model.fitted_.study is not None:
-        raise ChoiceGPError(
-            "sets are proposed by models of one person: use a ChoiceGP with respondents='pooled' and the answers of "
-            "the person who is asked"
-        )
-    if respondent is not None:
-        raise ChoiceGPError("models of several respondents are not available yet: leave respondent out")
+    fitted = None if model is None else model.fitted_
+    person = _person(fitted, respondent)
     number_option("seconds", seconds, 0.0, float("inf"))
     lapse = max(number_option("lapse", lapse, 0.0, 1.0), LEAST_LAPSE)
-    fitted = None if model is None else model.fitted_
     if fitted is not None and fitted.posterior.lapse is not None:
         lapse = max(lapse, float(fitted.posterior.lapse))
     wanted: list[list[int]] | None = None
@@ -150,7 +147,21 @@ def checked(
             )
     shown = {frozenset(one) for one in _as_rows("avoid", avoid, index, known=False)}
     rng = np.random.default_rng([seed(random_state), 21])
-    return Request(fitted, objects, size, how, shown, wanted, lapse, float(seconds), time.monotonic(), rng)
+    return Request(fitted, objects, size, how, shown, wanted, lapse, float(seconds), time.monotonic(), rng, person)
+
+
+def _person(fitted: Fitted | None, respondent: object) -> int | None:
+    """Return the number of a respondent in a model of many people, -1 for somebody new; None for other models."""
+    study = None if fitted is None else fitted.study
+    if study is None:
+        if respondent is not None:
+            raise ChoiceGPError("respondent is for models of many people, and this model is of one: leave it out")
+        return None
+    if respondent is None:
+        raise ChoiceGPError(
+            "this model is of many people: pass respondent=NAME, of a person who has answered or of somebody new"
+        )
+    return int(study.numbers([respondent])[0])
 
 
 def _as_rows(name: str, sets: Iterable[Iterable[Any]], index: pd.Index, known: bool = True) -> Iterator[list[int]]:

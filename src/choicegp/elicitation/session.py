@@ -5,11 +5,12 @@ import math
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from choicegp import __version__
 from choicegp.checks import check_one_of, flag_option, kind_of, number_option, seed, whole_number
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, answered_sets, answers
+from choicegp.elicitation.stopping import Hint, hint_after
 from choicegp.elicitation.store import Store, Who
 from choicegp.errors import ChoiceGPError
 
@@ -22,30 +23,8 @@ if TYPE_CHECKING:
 
 FEWEST = 4
 """Answers before the first model; until then sets fill the space of features."""
-_LITTLE = 0.02  # change of the probability of being chosen, on average
 _N_PROBES = 64  # sets for which that is predicted
 _SECONDS = 0.5  # for the search of a set
-
-
-class Hint(NamedTuple):
-    """Whether enough was asked.
-
-    Attributes
-    ----------
-    done : bool
-        Whether more answers would change little.
-    reason : str
-        Why, in a sentence.
-
-    Examples
-    --------
-    >>> from choicegp import Hint
-    >>> Hint(done=False, reason="it takes about 8 answers more").done
-    False
-    """
-
-    done: bool
-    reason: str
 
 
 class ChoiceSession:
@@ -61,6 +40,8 @@ class ChoiceSession:
     store : Store, path, URL or None
         Where answers are kept: a study, an SQLite file or a URL of PostgreSQL, from which a session resumes. None keeps
         them in memory.
+    db : path, URL or None
+        Another name for ``store``.
     participant : str, int or Participant
         Who answers. A new name is added to the study.
     set_size : int
@@ -68,8 +49,10 @@ class ChoiceSession:
     design : str
         How sets are chosen once there is a model; see `next_set`.
     model : ChoiceGP, optional
-        Its options are used for all fits. By default two utilities with a threshold, because "none of these" is always
-        an answer, and for speed without intervals and object effects.
+        Its options are used for all fits. By default two utilities, and for speed no intervals and object effects.
+    threshold : bool or "auto"
+        Of the default model: whether it knows of a threshold before "none of these" is first answered. A ``model`` has
+        its own.
     pooled : bool
         Whether one model learns from the answers of all participants; by default each has one of her own.
     max_seconds : float
@@ -101,10 +84,12 @@ class ChoiceSession:
         objects: "pd.DataFrame | None" = None,
         store: Store | str | os.PathLike[str] | None = None,
         *,
+        db: str | os.PathLike[str] | None = None,
         participant: Who = "me",
         set_size: int = 4,
         design: str = "information",
         model: "ChoiceGP | None" = None,
+        threshold: bool | str = True,
         pooled: bool = False,
         max_seconds: float = 2.0,
         random_state: int | None = 0,
@@ -114,8 +99,12 @@ class ChoiceSession:
         from choicegp.estimators.choice_gp import ChoiceGP
 
         check_one_of("design", design, HOW)
+        if db is not None:
+            if store is not None:
+                raise ChoiceGPError("store and db name the same thing: pass one of them")
+            store = db
         if model is None:
-            model = ChoiceGP(intervals="none", object_effects=False, threshold=True, random_state=random_state)
+            model = ChoiceGP(intervals="none", object_effects=False, threshold=threshold, random_state=random_state)
         if not isinstance(model, ChoiceGP):
             raise ChoiceGPError(f"model must be a ChoiceGP, not {kind_of(model)}")
         self._size, self._design = whole_number("set_size", set_size, 2), design
@@ -130,7 +119,17 @@ class ChoiceSession:
         return self.store.found_or_joined(who) if isinstance(who, str) else self.store.participant(who)
 
     def of(self, participant: Who) -> Self:
-        """Return the same session with another participant, who may be asked at the same time."""
+        """Return the same session with another participant, who may be asked at the same time.
+
+        Parameters
+        ----------
+        participant : str, int or Participant
+            A name that is not known yet joins the study.
+
+        Returns
+        -------
+        ChoiceSession
+        """
         other = copy.copy(self)
         other._opened, other.participant = False, self._known(participant)
         return other
@@ -142,6 +141,10 @@ class ChoiceSession:
         ----------
         k : int, optional
             How many objects to show; by default ``set_size``.
+
+        Returns
+        -------
+        Question
 
         Examples
         --------
@@ -175,31 +178,78 @@ class ChoiceSession:
         )  # fmt: skip
 
     def answer(self, question: Question | str, chosen: Iterable[ObjectId]) -> Recorded:
-        """Record what was chosen of a question, given as a record or by its key; nothing means "none of these"."""
+        """Record what was chosen of a question.
+
+        Parameters
+        ----------
+        question : Question or str
+            The question, or its key.
+        chosen : iterable of object ids
+            Nothing means "none of these".
+
+        Returns
+        -------
+        Recorded
+        """
         found = self.store.answer(question.key if isinstance(question, Question) else question, chosen)
         self._request()
         return found
 
-    def tell(self, shown: Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None) -> Recorded:
-        """Record what was chosen of a set: the open question, or a set that was shown elsewhere.
+    def tell(
+        self, shown: Question | Iterable[ObjectId], chosen: Iterable[ObjectId], *, key: str | None = None
+    ) -> Recorded:
+        """Record what was chosen of a question, or of a set that was shown elsewhere.
 
-        Set and answer are recorded together or not at all. With a ``key`` of your own, the same answer sent again
-        counts once.
+        Set and answer are recorded together or not at all. The same answer to a question sent again counts once; so
+        does one to a set with a ``key`` of your own.
+
+        Parameters
+        ----------
+        shown : Question or iterable of object ids
+        chosen : iterable of object ids
+            Empty for "none of these".
+        key : str, optional
+            Of your own, for a set that was shown elsewhere.
+
+        Returns
+        -------
+        Recorded
         """
+        if isinstance(shown, Question):
+            if key is not None:
+                raise ChoiceGPError("a question has a key of its own: leave key out")
+            return self.answer(shown, chosen)
         found = self.store.tell(self.participant, shown, chosen, key=key)
         self._request()
         return found
 
-    def none(self) -> Recorded:
-        """Answer the open question with "none of these"."""
-        return self.answer(self._open(), ())
+    def none(self, question: Question | str | None = None) -> Recorded:
+        """Answer a question, by default the open one, with "none of these".
 
-    def skip(self) -> Recorded:
-        """Answer the open question with "can't say", from which nothing is learned."""
-        return self.store.skip(self._open().key)
+        Returns
+        -------
+        Recorded
+        """
+        return self.answer(self._open() if question is None else question, ())
+
+    def skip(self, question: Question | str | None = None) -> Recorded:
+        """Answer a question, by default the open one, with "can't say", from which nothing is learned.
+
+        Returns
+        -------
+        Recorded
+        """
+        skipped = self._open() if question is None else question
+        return self.store.skip(skipped.key if isinstance(skipped, Question) else skipped)
 
     def undo(self) -> Question:
-        """Take the last answer or skip back; return its question, which is open again."""
+        """Take the last answer or skip back.
+
+        Returns
+        -------
+        Question
+            The one that was answered, which is open again.
+        """
         question = self.store.undo(self.participant)
         self._request()
         return question
@@ -215,19 +265,46 @@ class ChoiceSession:
         return self.store.data(self._whose)
 
     @property
+    def n_answers(self) -> int:
+        """Number of answers that count."""
+        return len(self.store.answers(self._whose))
+
+    @property
     def model(self) -> "ChoiceGP | None":
         """The last model, or None before the first; see `refresh`."""
         return None if (current := self._current) is None else current.model
 
     def refresh(self, wait: bool = True) -> Self:
-        """Bring the model up to date; with ``wait`` return when it is, and raise the error of a fit that failed."""
+        """Bring the model up to date.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to return only when the model has learned all answers, and to raise the error of a fit that failed.
+
+        Returns
+        -------
+        ChoiceSession
+            Itself.
+        """
         self._request()
         if wait:
             self._refitter.wait()
         return self
 
     def recommend(self, n: int = 10) -> "pd.DataFrame":
-        """Return the ``n`` objects of the catalogue that are most probably undominated, after all answers so far."""
+        """Return the objects of the catalogue that are most probably undominated, after all answers so far.
+
+        Parameters
+        ----------
+        n : int
+            Number of objects.
+
+        Returns
+        -------
+        DataFrame
+            As `ChoiceGP.recommend` returns it.
+        """
         model = self.refresh().model
         if model is None:
             raise ChoiceGPError(f"a recommendation needs at least {FEWEST} answers")
@@ -238,12 +315,7 @@ class ChoiceSession:
         """Whether more answers would change little, judged by what the last ones changed in the predictions."""
         from choicegp.elicitation.refitting import RECENT
 
-        change = None if (current := self._current) is None else current.change
-        if change is None:
-            return Hint(False, f"it takes about {RECENT} answers more to say whether further ones would change much")
-        said = f"the last {RECENT} answers changed predicted probabilities by {100 * change:.1f} percentage points"
-        done = change < _LITTLE
-        return Hint(done, f"{said} on average: more answers would {'change little' if done else 'still change much'}")
+        return hint_after(None if (current := self._current) is None else current.change, RECENT)
 
     @property
     def done(self) -> bool:

@@ -29,8 +29,8 @@ class Store:
     """One study in a database: an SQLite file, or PostgreSQL by its URL; made by :meth:`open`.
 
     Every method that writes is one transaction. Events are only appended; an undo is a further event. Each question has
-    a key: an answer that is sent again with the same key counts once, and so do questions, skips and undos. Methods
-    take a participant as a record, by id (a number) or by name (a text). A store may be used by several threads.
+    a key: an answer that is sent again with the same key counts once, and so do questions, skips and undos. ``who`` is
+    a participant, as a record, by id (a number) or by name (a text). A store may be used by several threads.
 
     Attributes
     ----------
@@ -152,16 +152,16 @@ class Store:
         return self._database.read(self._log.study_state)
 
     def set_state(self, state: str) -> None:
-        """Open, pause or close the study ("open", "paused" or "closed"); the log says when."""
+        """Set the ``state`` of the study to "open", "paused" or "closed"; the log says when."""
         check_one_of("state", state, ("open", "paused", "closed"))
         self._database.write(self._work.set_state, state)
 
     def is_owner(self, token: str) -> bool:
-        """Whether this is the token of the study's owner."""
+        """Return whether ``token`` is the token of the study's owner."""
         return secrets.compare_digest(self._database.read(self._log.owner_hash), self._log.hash_of(token))
 
     def new_owner_token(self) -> str:
-        """Give the owner a new token; the one before is no longer valid."""
+        """Return a new token for the owner; the one before is no longer valid."""
         token = secrets.token_urlsafe(32)
         self._database.write(self._work.set_owner, token)
         return token
@@ -194,7 +194,7 @@ class Store:
         return self._database.write(self._work.join, participant_name(name), given, proof, most), proof
 
     def found_or_joined(self, name: str) -> Participant:
-        """Return the participant of this name, who is added if there is none."""
+        """Return the participant of this ``name``, who is added if there is none."""
         return self._find(participant_name(name) or "") or self.join(name)[0]
 
     def participant(self, who: Who) -> Participant:
@@ -211,13 +211,13 @@ class Store:
         return found[0] if found and found[0].state != "deleted" else None
 
     def by_token(self, token: str) -> Participant | None:
-        """Return the participant to whom a token belongs, or None."""
+        """Return the participant to whom ``token`` belongs, or None."""
         proof = self._log.hash_of(token)
         found = self._database.read(lambda connection: self._log.participants(connection, token_hash=proof))
         return found[0] if found else None
 
     def new_token(self, who: Who) -> str:
-        """Give a participant a new token; the one before is no longer valid."""
+        """Return a new token for a participant; the one before is no longer valid."""
         number, token = self.participant(who).id, secrets.token_urlsafe(32)
         proof = self._log.hash_of(token)
         self._database.write(lambda connection: self._log.change(connection, number, token_hash=proof))
@@ -232,7 +232,7 @@ class Store:
         self._database.write(self._work.finish, self.participant(who).id)
 
     def resume(self, who: Who) -> Participant:
-        """Let a participant continue who has finished; what was open is open again."""
+        """Let a participant who has finished continue, and return her; what was open is open again."""
         return self._database.write(self._work.resume, self.participant(who).id)
 
     def delete_participant(self, who: Who) -> None:
@@ -286,14 +286,15 @@ class Store:
     ) -> Recorded:
         """Record a set that was shown elsewhere and what was chosen of it, both or neither.
 
-        Where that set is the open question, this is answered. With a ``key``, the same sent again counts once.
+        Where that set is the open question, this is answered. With a ``key``, the same sent again counts once. The
+        record that is returned says whether it was ``repeated``.
         """
         own = secrets.token_urlsafe(16) if key is None else question_key(key)
         given = self._checked(shown), object_ids(chosen, "chosen")
         return self._database.write(self._work.tell, self.participant(who).id, own, *given, key is not None)
 
     def answer(self, key: str, chosen: Iterable[ObjectId]) -> Recorded:
-        """Record what was chosen; an empty ``chosen`` means "none of these".
+        """Record what was chosen, and return the record; an empty ``chosen`` means "none of these".
 
         Parameters
         ----------
@@ -305,7 +306,7 @@ class Store:
         return self._database.write(self._work.respond, question_key(key), "answered", object_ids(chosen, "chosen"))
 
     def skip(self, key: str) -> Recorded:
-        """Record "can't say", which is no answer to learn from."""
+        """Record "can't say" for the question of this ``key``, and return the record; nothing is learned from it."""
         return self._database.write(self._work.respond, question_key(key), "skipped", None)
 
     def undo(self, who: Who, key: str | None = None) -> Question:
@@ -370,17 +371,17 @@ class Store:
         )
 
     def export_events(self, path: str | os.PathLike[str]) -> None:
-        """Write all events to a file, each as JSON on a line of its own."""
+        """Write all events to the file ``path``, each as JSON on a line of its own."""
         lines = [json.dumps(event.record(), ensure_ascii=False) + "\n" for event in self.events()]
         with replaced_when_complete(path) as handle:
             handle.write("".join(lines).encode())
 
     def export_long(self, path: str | os.PathLike[str]) -> None:
-        """Write the answers as the long table that ``choicegp fit --respondent respondent --empty none`` reads."""
+        """Write the table that ``choicegp fit --respondent respondent --empty none`` reads to the file ``path``."""
         self.data().write(path)
 
     def export_participants(self, path: str | os.PathLike[str]) -> None:
-        """Write a table of the participants, with how many answers each gave and the identifiers of a panel."""
+        """Write the participants, how many answers each gave and the identifiers of a panel to the file ``path``."""
         from choicegp.elicitation.tables import participants_table
         from choicegp.reading.text import write_table
 

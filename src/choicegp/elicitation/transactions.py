@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from choicegp.checks import listed
+from choicegp.checks import counted, listed
 from choicegp.elicitation import log
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, last_response
 from choicegp.elicitation.schema import JOBS, PARTICIPANTS, RESULTS, STUDY
@@ -55,7 +55,7 @@ def join(
     connection.execute(sa.select(STUDY.c.id).with_for_update())
     if not log.participants(connection, token_hash=proof):
         if most is not None and log.n_participants(connection) >= most:
-            raise StudyFull(f"the study has {most} participants, and takes no more")
+            raise StudyFull(f"the study has {counted(most, 'participant')} and takes no more")
         if name is not None and log.participants(connection, name=name):
             raise NotPossible(f"there is a participant called {name!r} already; choose another name")
         values = {"token_hash": proof, "name": name, "state": "active", "panel": panel, "joined": log.now()}

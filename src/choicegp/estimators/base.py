@@ -50,7 +50,18 @@ class Estimator:
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name."""
+        """Set parameters by name.
+
+        Parameters
+        ----------
+        **params
+            New values of parameters of the constructor.
+
+        Returns
+        -------
+        Estimator
+            Itself.
+        """
         known = self._defaults()
         for name in params:
             if name not in known:
@@ -169,7 +180,15 @@ class Estimator:
     def predict_frame(self, data: ChoiceData) -> "pd.DataFrame":
         """Return predictions as a long table with the columns set, object, probability and chosen.
 
-        A model without probabilities for these sets gives a table without that column.
+        Parameters
+        ----------
+        data : ChoiceData
+            It needs no choices.
+
+        Returns
+        -------
+        DataFrame
+            One row per set and shown object; a model without probabilities for these sets leaves that column out.
         """
         self._checked(data)
         chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self._choices(data), strict=True)]
@@ -225,13 +244,32 @@ class Estimator:
         return self._refuse("utilities")
 
     def score(self, data: ChoiceData, y: None = None) -> float:
-        """Return the fraction of sets that are predicted exactly."""
+        """Return the fraction of sets that are predicted exactly.
+
+        Parameters
+        ----------
+        data : ChoiceData
+            With choices.
+        y : None
+            Ignored; scikit-learn passes it.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
         from choicegp.evaluation.metrics import exact_accuracy
 
         return exact_accuracy(data, self._choices(self._checked(data)))
 
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the model to one file, in a documented format that holds no code."""
+        """Write the model to one file, in a documented format that holds no code.
+
+        Parameters
+        ----------
+        path : path
+            The file, by custom with the suffix .cgp; it is written whole or not at all.
+        """
         from choicegp.storage.models import save_model
 
         self._check_fitted()
@@ -239,7 +277,17 @@ class Estimator:
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> Self:
-        """Read a model written by `save`; it predicts bit for bit the same."""
+        """Read a model written by `save`; it predicts bit for bit the same.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        Estimator
+            Fitted.
+        """
         from choicegp.storage.models import load_model
 
         return load_model(path, cls._format, lambda params, fitted: cls(**params)._keep(fitted))

@@ -114,10 +114,20 @@ class BatchPreferenceGP(UtilityGP):
             return self._keep(fit_posterior(data, options._replace(errors=ERROR_MODELS[self.noise]), None))
 
     def log_prob(self, data: ChoiceData, normalized: bool = False) -> np.ndarray:
-        """Return log P(o is the best of A | training data) of each set's best object, (m,).
+        """Return log P(o is the best of A | training data) of each set's best object.
 
-        These probabilities sum to one over the objects of a set.  ``normalized=True`` averages them over the samples
-        that `predict_proba` uses, which are fewer.
+        These probabilities sum to one over the objects of a set.
+
+        Parameters
+        ----------
+        data : ChoiceData
+            With choices.
+        normalized : bool
+            Whether to average over the samples that `predict_proba` uses, which are fewer.
+
+        Returns
+        -------
+        ndarray (m,)
         """
         _check_one_best(self._checked(data))
         return super().log_prob(data, normalized)

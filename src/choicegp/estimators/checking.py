@@ -1,4 +1,4 @@
-"""Whether the answers suit the model: people who do not attend, and choices that the model would not make."""
+"""Whether answers, model and approximation go together: people who do not attend, choices that surprise, and draws."""
 
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,12 @@ from choicegp.model.error_models import RULES
 if TYPE_CHECKING:
     import pandas as pd
 
+    from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.evaluation.predictive_checks import Check
-
-_FEWEST = 200  # simulated answers: with fewer, no number could be clearly outside
 
 
 class CheckedAnswers(UtilityGP):
-    """What a model says about the answers themselves."""
+    """What a model says about the answers themselves, and about its own approximation."""
 
     def attention(self, data: ChoiceData | None = None) -> "pd.DataFrame":
         """Return for each person how probable it is that she answers with care, at random, or ticks everything.
@@ -54,13 +53,14 @@ class CheckedAnswers(UtilityGP):
             raise ChoiceGPError("attention knows sets of which objects are kept, not questions of other kinds")
         return attention(data, self.log_prob(data, normalized=True), self.errors_.has_threshold)
 
-    def check(self, data: ChoiceData | None = None, n_draws: int = 200, random_state: int | None = 0) -> "Check":
+    def check(self, data: ChoiceData | None = None, n_draws: int = 400, random_state: int | None = 0) -> "Check":
         """Compare choices with those that the model would make of the same sets: posterior predictive checks.
 
         Parameters
         ----------
         data : ChoiceData, optional
-            With choices, in sets of at most ten objects; by default the training data.
+            With choices, in sets of at most ten objects; by default the training data.  Sets that were held out show
+            more: the model has not bent to them.
         n_draws : int
             How often answers to all sets are simulated, each time with other utilities from the posterior.
         random_state : int
@@ -77,9 +77,9 @@ class CheckedAnswers(UtilityGP):
         >>> ChoiceGP(intervals="none", n_restarts=1, max_iter=40).fit(data).check().fits
         True
         """
-        from choicegp.evaluation.predictive_checks import compared
+        from choicegp.evaluation.predictive_checks import FEWEST_DRAWS, compared
 
-        n_draws = whole_number("n_draws", n_draws, _FEWEST)
+        n_draws = whole_number("n_draws", n_draws, FEWEST_DRAWS)
         self._check_fitted()
         self._check_population()
         data = self.fitted_.data if data is None else self._checked(data)
@@ -92,13 +92,43 @@ class CheckedAnswers(UtilityGP):
             )
         if self.errors_ not in RULES.values():
             raise ChoiceGPError(f"check cannot draw choices by {self.errors_.name}: it knows {' and '.join(RULES)}")
-        return compared(data, self._simulated(data, n_draws, seed(random_state)))
+        first = seed(random_state)
+        utilities = self.sample_utilities(data, n_draws, first)
+        return compared(data, self._simulated(data, utilities, first), utilities.mean(axis=0))
 
-    def _simulated(self, data: ChoiceData, n_draws: int, first: int) -> list[ChoiceData]:
+    def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> "Diagnosis":
+        """Check by importance sampling whether the Gaussian approximation can be trusted.
+
+        Draws of the posterior are weighted by the exact posterior density; the tail of the weights (its Pareto k)
+        shows how well the approximation covers it.
+
+        Parameters
+        ----------
+        n_draws : int
+            At least 100.
+        random_state : int or None
+
+        Returns
+        -------
+        Diagnosis
+
+        Examples
+        --------
+        >>> from choicegp import ChoiceData, ChoiceGP
+        >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+        >>> ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data).diagnose().effective > 1000
+        True
+        """
+        from choicegp.evaluation.diagnosis import diagnose
+
+        self._check_fitted()
+        with computing(self.device):
+            return diagnose(self.fitted_, n_draws, random_state)
+
+    def _simulated(self, data: ChoiceData, draws: np.ndarray, first: int) -> list[ChoiceData]:
         from choicegp.datasets.noisy import noisy_choices
 
         rng = np.random.default_rng([first, 12])
-        draws = self.sample_utilities(data, n_draws, first)
         rule = next(name for name, errors in RULES.items() if errors == self.errors_)
         with computing("cpu"):
             found = [noisy_choices(data.X, u, data.shown, int(rng.integers(2**31)), rule=rule) for u in draws]

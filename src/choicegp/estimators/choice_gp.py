@@ -1,6 +1,6 @@
 """ChoiceGP: learn a choice function from choices, and predict others."""
 
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,7 +15,8 @@ from choicegp.estimators.market import MarketNumbers
 from choicegp.fitting.fit import fit_posterior
 from choicegp.fitting.methods import Method
 from choicegp.fitting.options import FitOptions
-from choicegp.fitting.record import Utilities
+from choicegp.fitting.record import Fitted, Utilities
+from choicegp.inference.driver import NOTHING, Keeper
 from choicegp.model.kernels import Kernel
 from choicegp.model.own_likelihood import Likelihood
 from choicegp.model.prior import HyperPriors, threshold_like
@@ -26,7 +27,6 @@ from choicegp.prediction.utilities import dominance_probabilities
 if TYPE_CHECKING:
     import os
 
-    from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.selection.n_utilities import SelectionResult
 
 
@@ -205,9 +205,9 @@ class ChoiceGP(MarketNumbers):
         init : ChoiceGP, optional
             An earlier model to start from, when sets have arrived since: no annealing, few steps.
         checkpoint : path, optional
-            A file in which a sparse fit keeps what it knows so far; a fit that was killed continues from there, to the
-            same result (with ``max_seconds``, which then start again, to a similar one).  It is removed when the fit is
-            done.
+            A file in which the fit keeps what it knows so far; a fit that was interrupted or killed continues from
+            there, to the same result (with ``max_seconds``, which then start again, to a similar one).  It is removed
+            when the fit is done.
 
         Returns
         -------
@@ -221,29 +221,25 @@ class ChoiceGP(MarketNumbers):
         if isinstance(self.n_utilities, str) and self.n_utilities == "auto":
             from choicegp.estimators.n_utilities import fit_auto
 
-            if checkpoint is not None:
-                raise ChoiceGPError("checkpoint= goes with a number of utilities, not with n_utilities='auto'")
             if self.respondents != "pooled":
                 raise ChoiceGPError(
                     f"n_utilities='auto' and respondents={self.respondents!r} do not work together: choose the number "
                     "first, with select_n_utilities on the pooled answers, and give it as n_utilities"
                 )
-            return fit_auto(self, data, init)
+            return fit_auto(self, data, init, checkpoint)
         options = FitOptions.validated(self.get_params(deep=False))
         if init is not None:
             if not isinstance(init, ChoiceGP) or not init.__sklearn_is_fitted__():
                 raise ChoiceGPError(f"init must be a ChoiceGP that is fitted already; got {init!r}")
             data = data.with_encoding(init.encoding_)
-        clock, note = Clock(self.max_seconds), ""
-        with computing(self.device):
+        clock, note, warm = Clock(self.max_seconds), "", None if init is None else init.fitted_
+        with computing(self.device), checkpoint_of(checkpoint, data, options, warm) as keeper:
             if options.respondents == "auto":
                 from choicegp.selection.respondents import choose_people
 
                 chosen = choose_people(data, options, clock)
                 options, note = options._replace(respondents=chosen.chosen), f"respondents: {chosen.reason}"
-            fitted = fit_posterior(
-                data, options, None if init is None else init.fitted_, checkpoint=_keeper_at(checkpoint), clock=clock
-            )
+            fitted = fit_posterior(data, options, warm, keeper=keeper, clock=clock)
         return self._keep(fitted.noted(note) if note else fitted)
 
     def adapt(self, data: ChoiceData) -> Self:
@@ -257,6 +253,10 @@ class ChoiceGP(MarketNumbers):
         data : ChoiceData
             With choices and respondents.
 
+        Returns
+        -------
+        ChoiceGP
+
         Examples
         --------
         >>> from choicegp import ChoiceData, ChoiceGP
@@ -266,7 +266,7 @@ class ChoiceGP(MarketNumbers):
         >>> model.adapt(ChoiceData.from_sets([[0.0], [1.0]], [[0, 1]], [[0]], respondents=["c"])).respondents_
         ('a', 'b', 'c')
         """
-        from choicegp.fitting.respondents import adapted
+        from choicegp.fitting.adapting import adapted
 
         self._checked(data)
         check_training_data(data, "adapt")
@@ -296,11 +296,21 @@ class ChoiceGP(MarketNumbers):
             )
         options = FitOptions.validated(self.get_params(deep=False))
         self.__dict__.pop("selection_", None)
-        with computing(self.device):
-            return self._keep(fit_posterior(folder, options, None, checkpoint=_keeper_at(checkpoint)))
+        with computing(self.device), checkpoint_of(checkpoint, folder, options) as keeper:
+            return self._keep(fit_posterior(folder, options, None, keeper=keeper))
 
     def predict_none(self, data: ChoiceData) -> np.ndarray:
-        """Return the probability that nothing is kept of each set, (m,); zeros without a threshold.
+        """Return the probability that nothing is kept of each set.
+
+        Parameters
+        ----------
+        data : ChoiceData
+            It needs no choices.
+
+        Returns
+        -------
+        ndarray (m,)
+            Zeros without a threshold.
 
         Examples
         --------
@@ -315,7 +325,13 @@ class ChoiceGP(MarketNumbers):
             return choice_predictor(self.fitted_, data).none()
 
     def threshold_utilities(self) -> Utilities:
-        """Return where the threshold lies, as contrasts to the mean of the shown objects: each part has shape (d,)."""
+        """Return where the threshold lies, as a contrast to the mean of the shown objects.
+
+        Returns
+        -------
+        Utilities
+            Each part has shape (d,).
+        """
         self._check_fitted()
         self._check_population()
         if not self.errors_.has_threshold:
@@ -325,7 +341,17 @@ class ChoiceGP(MarketNumbers):
         return Utilities(*(np.asarray(part)[0] for part in found))
 
     def dominance_proba(self, X1: Any, X2: Any) -> np.ndarray:
-        """Return P(first dominates), P(second dominates), P(incomparable) for each pair of rows, (n, 3)."""
+        """Return which of two objects is better in all utilities, for each pair of rows.
+
+        Parameters
+        ----------
+        X1, X2 : DataFrame of features or encoded array (n, c)
+
+        Returns
+        -------
+        ndarray (n, 3)
+            P(first dominates), P(second dominates) and P(incomparable), without errors of answers.
+        """
         self._check_fitted()
         self._check_population()
         # One table of ids for both: two objects that training did not see must not share an effect.
@@ -337,30 +363,14 @@ class ChoiceGP(MarketNumbers):
         self._warn_outside(X1, X2)
         return found
 
-    def diagnose(self, n_draws: int = 2000, random_state: int | None = 0) -> "Diagnosis":
-        """Check by importance sampling whether the Gaussian approximation can be trusted.
 
-        Draws of the posterior are weighted by the exact posterior density; the tail of the weights (its Pareto k)
-        shows how well the approximation covers it.
+def checkpoint_of(
+    path: Any, data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None = None
+) -> AbstractContextManager[Keeper]:
+    """Return the checkpoint of a fit at a path; without one, or as a part of other work, what is given or nothing."""
+    if path is None or hasattr(path, "recall"):
+        return nullcontext(NOTHING if path is None else path)
+    from choicegp.fitting.identity import identity
+    from choicegp.storage.checkpoints import checkpointed
 
-        Examples
-        --------
-        >>> from choicegp import ChoiceData, ChoiceGP
-        >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
-        >>> ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data).diagnose().effective > 1000
-        True
-        """
-        from choicegp.evaluation.diagnosis import diagnose
-
-        self._check_fitted()
-        with computing(self.device):
-            return diagnose(self.fitted_, n_draws, random_state)
-
-
-def _keeper_at(checkpoint: Any) -> Any:
-    """Return what makes the checkpoint at a path, once it is known to which fit it belongs."""
-    if checkpoint is None:
-        return None
-    from choicegp.storage.checkpoints import Checkpoint
-
-    return partial(Checkpoint, checkpoint)
+    return checkpointed(path, identity(data, options, warm))

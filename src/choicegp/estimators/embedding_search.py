@@ -41,9 +41,10 @@ class EmbeddingSearch(NamedTuple):
     --------
     As `search_embedding` returns it:
 
-    >>> from choicegp import EmbeddingSearch
-    >>> EmbeddingSearch._fields
-    ('model', 'table')
+    >>> import pandas as pd
+    >>> from choicegp import EmbeddingSearch, ParetoEmbedding
+    >>> EmbeddingSearch(ParetoEmbedding(2), pd.DataFrame({"a_mean": [0.71, 0.84]}))
+    EmbeddingSearch(2 rounds, best A-mean 0.840: ParetoEmbedding())
     """
 
     model: ParetoEmbedding

@@ -1,5 +1,6 @@
 """`select_n_utilities`: the search for the number of utilities, for users."""
 
+import os
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,9 +11,10 @@ from choicegp.compute.progress import Clock
 from choicegp.compute.threads import n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.estimators.choice_gp import ChoiceGP
+from choicegp.estimators.choice_gp import ChoiceGP, checkpoint_of
 from choicegp.fitting.fit import add_intervals, completed
 from choicegp.fitting.options import MORE_STARTS, FitOptions
+from choicegp.inference.driver import Keeper
 from choicegp.selection.n_utilities import SelectionResult, choose_number
 from choicegp.selection.search import Search
 
@@ -29,6 +31,7 @@ def select_n_utilities(
     contenders: str = "undecided",
     n_jobs: int | None = None,
     progress: bool | str = "auto",
+    checkpoint: "str | os.PathLike[str] | Keeper | None" = None,
     **options: Any,
 ) -> SelectionResult:
     """Choose the number of utilities by leave-one-out cross-validation.
@@ -64,6 +67,9 @@ def select_n_utilities(
         Number of fits, and of folds, that run in parallel, by joblib; -1 for all cores.  By default as in `ChoiceGP`.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
+    checkpoint : path, optional
+        A file in which the search keeps what it knows so far, as in `ChoiceGP.fit`.  A search that was interrupted or
+        killed continues from there: numbers and folds that are finished are not fitted again.
     **options
         Options of `ChoiceGP`: kernel, object_effects, lapse and so on.  ``max_seconds`` is the time limit of the whole
         search: when it has passed, no further number is tried, and ``reason`` says what was left out.
@@ -89,34 +95,43 @@ def select_n_utilities(
     n_shown = len(np.unique(data.flat_shown))
     template, checked = _template(options | {"random_state": number}, n_shown)
     checked = checked.with_threshold_as_in(data)._replace(drawn_seed=random_state is None)
-    selection = choose_number(
-        Search(data, checked, options.get("device", "auto"), clock), most, n_folds=n_folds, contenders=contenders,
-        random_state=number, n_jobs=n_threads(jobs_option(n_jobs), n_shown), progress=progress,
-    )  # fmt: skip
+    device = options.get("device", "auto")
+    with computing(device), checkpoint_of(checkpoint, data, checked) as keeper:
+        search = Search(data, checked, device, clock, keeper.part("search", checked.kernel))
+        selection = choose_number(
+            search, most, n_folds=n_folds, contenders=contenders, random_state=number,
+            n_jobs=n_threads(jobs_option(n_jobs), n_shown), progress=progress,
+        )  # fmt: skip
     records = selection.models | {selection.n_utilities: selection.model._replace(chosen=selection.record)}
     models = {d: ChoiceGP(d, **template)._keep(fitted) for d, fitted in records.items()}
     return selection._replace(models=models)
 
 
-def fit_auto(model: _MODEL, data: ChoiceData, init: object) -> _MODEL:
+def fit_auto(model: _MODEL, data: ChoiceData, init: object, checkpoint: Any = None) -> _MODEL:
     """Fit a model with ``n_utilities="auto"``: it becomes the chosen one of the search."""
     if init is not None:
         raise ChoiceGPError("init= goes with a number of utilities, not with n_utilities='auto'")
+    params = model.get_params(deep=False)
+    first = FitOptions.validated(params | {"n_utilities": 1})
+    with computing(model.device), checkpoint_of(checkpoint, data, first) as keeper:
+        return _fit_auto(model, data, keeper)
+
+
+def _fit_auto(model: _MODEL, data: ChoiceData, keeper: Keeper) -> _MODEL:
     options = {name: value for name, value in model.get_params(deep=False).items() if name != "n_utilities"}
     # What follows the search has the rest of its time.
     clock = Clock(model.max_seconds)
-    selection = select_n_utilities(data, **options)
+    selection = select_n_utilities(data, checkpoint=keeper, **options)
     model.selection_ = selection
     fitted = selection.model.fitted_
     # A seed that was drawn was drawn for the search: the rest of the fit has the same.
     chosen = {"n_utilities": fitted.n_utilities, "random_state": selection.model.random_state}
     asked = FitOptions.validated(model.get_params(deep=False) | chosen).decided(data)
     asked = asked._replace(drawn_seed=model.random_state is None)
-    with computing(model.device):
-        if asked.object_effects is None:
-            fitted = completed(fitted, asked, clock)
-        elif asked.intervals:
-            fitted = add_intervals(fitted, asked, clock)
+    if asked.object_effects is None:
+        fitted = completed(fitted, asked, clock, keeper)
+    elif asked.intervals:
+        fitted = add_intervals(fitted, asked, clock, keeper)
     return model._keep(fitted._replace(chosen=selection.record))
 
 

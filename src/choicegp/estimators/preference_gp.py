@@ -62,6 +62,11 @@ class PairwiseGP(Estimator):
             Ignored; scikit-learn passes it.
         outputs : array (t, q), optional
             For ``conflicts="majority"``: what the rows of ``data.X`` are worth, larger is better.
+
+        Returns
+        -------
+        PairwiseGP
+            Itself.
         """
         options = PairOptions.validated(self.get_params(deep=False))
         if isinstance(data, ChoiceData):
@@ -114,7 +119,17 @@ class PairwiseGP(Estimator):
         return result
 
     def log_prob(self, data: ChoiceData) -> np.ndarray:
-        """Return the log probability of each set's choice, (m,), of sets of at most two objects, one of them chosen."""
+        """Return the log probability of each set's choice.
+
+        Parameters
+        ----------
+        data : ChoiceData
+            With choices, of sets of at most two objects, one of them chosen.
+
+        Returns
+        -------
+        ndarray (m,)
+        """
         chosen = self._checked(data).flat_chosen
         if chosen is None:
             raise ChoiceGPError("log_prob needs data with choices: these have none")
@@ -124,7 +139,18 @@ class PairwiseGP(Estimator):
             return np.log(np.concatenate(self._known_probabilities(data))[chosen])
 
     def score(self, data: ChoiceData, y: None = None, *, outputs: Any = None) -> float:
-        """Return the fraction of preferences (choices reduced by the rule ``conflicts``) that are predicted right."""
+        """Return the fraction of preferences (choices reduced by the rule ``conflicts``) that are predicted right.
+
+        Parameters
+        ----------
+        data, y, outputs
+            As in `fit`.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
         self._check_fitted()
         found = preferences(data, self.conflicts, outputs, seed(self.random_state))
         if len(found.winners) == 0:
@@ -206,8 +232,13 @@ class PreferenceGP(PairwiseGP):
 class GeneralPreferenceGP(PairwiseGP):
     """GPGP: a process on pairs that is skew-symmetric and may prefer in a circle (Chau et al. 2022).
 
-    Its covariance is eq:kernprefintr of the paper.  Parameters are as in `PreferenceGP`; matrices have the order
-    of the number of pairs, at most 3000.
+    Its covariance is eq:kernprefintr of the paper.  Matrices have the order of the number of pairs, at most 3000.
+
+    Parameters
+    ----------
+    kernel, conflicts, standardize, hyperpriors, learn_hyperparameters, n_restarts, max_iter, max_seconds, tol, \
+    device, progress, random_state
+        As in `PreferenceGP`.
 
     Examples
     --------
@@ -227,7 +258,12 @@ class PairGP(PairwiseGP):
     The process f has the kernel on the concatenated features, with the same lengthscales for both objects.  The
     prediction is (f(l, r) - f(r, l)) / 2, its odd part.  Learning from a pair in both orders leaves the even part at
     zero, so that matrices have the order of the number of pairs, not of twice that, without any approximation.
-    Parameters are as in `PreferenceGP`.
+
+    Parameters
+    ----------
+    kernel, conflicts, standardize, hyperpriors, learn_hyperparameters, n_restarts, max_iter, max_seconds, tol, \
+    device, progress, random_state
+        As in `PreferenceGP`.
 
     Examples
     --------

@@ -9,7 +9,7 @@ import numpy as np
 from choicegp.checks import counted, whole_number
 from choicegp.compute.devices import computing
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ChoiceGPError, ExtrapolationWarning
+from choicegp.errors import ChoiceGPError, ExtrapolationWarning, TrustWarning
 from choicegp.estimators.base import Estimator, prediction_table
 from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, Utilities, object_ids
 from choicegp.inference.posterior import Posterior
@@ -152,7 +152,8 @@ class UtilityGP(Estimator):
         if fitted.study is not None:
             everything = fitted.study.objects
             seen = everything.codes != THRESHOLD
-            return Objects(everything.X[seen], everything.codes[seen])
+            # Without covariates of people: of an average person.
+            return Objects(everything.X[seen, : len(fitted.centre)], everything.codes[seen])
         if not fitted.posterior.is_sparse:
             return fitted.n_shown
         rows = np.unique(fitted.data.flat_shown)
@@ -164,7 +165,18 @@ class UtilityGP(Estimator):
         return self.fitted_.result.intervals or PLUG_IN
 
     def sample_utilities(self, X: Any, n_samples: int, random_state: int | None = 0) -> np.ndarray:
-        """Return joint posterior samples of the utilities, (S, n, d)."""
+        """Return joint posterior samples of the utilities.
+
+        Parameters
+        ----------
+        X : DataFrame of features, encoded array (n, c) or ChoiceData
+        n_samples : int
+        random_state : int or None
+
+        Returns
+        -------
+        ndarray (n_samples, n, d)
+        """
         self._check_fitted()
         self._check_population()
         with computing(self.device):
@@ -173,11 +185,18 @@ class UtilityGP(Estimator):
         return drawn
 
     def recommend(self, X: Any, n: int = 10, random_state: int | None = 0) -> "pd.DataFrame":
-        """Return the ``n`` objects of X most probably undominated in X, with their probabilities.
+        """Return the objects of a catalogue that are most probably undominated in it, with their probabilities.
 
         The probability that an object is undominated concerns the utilities alone.  It leaves out the errors that
         people make when they answer, which the probabilities of `predict_proba` and `predict_frame` include: the two
         differ for the same objects.  The order of the rows of X has no influence, except between equal objects.
+
+        Parameters
+        ----------
+        X : DataFrame of features, encoded array (n, c) or ChoiceData
+        n : int
+            Number of objects to return.
+        random_state : int or None
 
         Returns
         -------
@@ -228,10 +247,23 @@ class UtilityGP(Estimator):
     ) -> "LooResult":
         """Return how well each training set is predicted from all others, with the hyperparameters held fixed.
 
-        "cavity" takes the set's own site out of the posterior and, where that is not enough, fits without the set
-        (at most ``max_refits`` times, by default 60); "psis" is the paper's Pareto-smoothed importance sampling.
-        A warning names the number of sets on which the result cannot be trusted.  Of a model of many people, the rest
-        of a person's answers is learned again; ``by="respondent"`` leaves out all of them, as if she were new.
+        A warning names the number of sets on which the result cannot be trusted.
+
+        Parameters
+        ----------
+        method : {"cavity", "psis"}
+            "cavity" takes the set's own site out of the posterior and, where that is not enough, fits without the set;
+            "psis" is the paper's Pareto-smoothed importance sampling.
+        by : {"set", "respondent"}
+            Of a model of many people, the rest of a person's answers is learned again; "respondent" leaves out all of
+            them, as if she were new.
+        max_refits : int, optional
+            Maximum number of fits without a set; by default 60.
+        random_state : int or None
+
+        Returns
+        -------
+        LooResult
         """
         from choicegp.selection.loo import leave_one_out
 
@@ -241,14 +273,22 @@ class UtilityGP(Estimator):
                 self.fitted_, method, by=by, max_refits=max_refits, random_state=random_state, n_jobs=self.n_jobs
             )
         if result.warning:
-            warnings.warn(result.warning, UserWarning, stacklevel=2)
+            warnings.warn(result.warning, TrustWarning, stacklevel=2)
         return result
 
     def to_datatree(self, n_samples: int | None = None, random_state: int | None = 0) -> "DataTree":
         """Return samples of the utilities, the log-likelihood of each set, choices and features for ArviZ.
 
-        By default there are 2000 samples; of a model with draws of its own, these draws, each once: more samples would
-        hold copies of them, which ArviZ counts as independent.
+        Parameters
+        ----------
+        n_samples : int, optional
+            By default 2000; of a model with draws of its own, these draws, each once: more samples would hold copies of
+            them, which ArviZ counts as independent.
+        random_state : int or None
+
+        Returns
+        -------
+        xarray.DataTree
         """
         from choicegp.storage.datatree import datatree
 

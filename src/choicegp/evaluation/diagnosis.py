@@ -42,6 +42,13 @@ class Diagnosis(NamedTuple):
     n_draws : int
     moved : float
         Mean absolute change of the probability of an observed choice when draws are weighted.
+
+    Examples
+    --------
+    As `ChoiceGP.diagnose` returns it:
+
+    >>> Diagnosis(True, "the Gaussian covers the posterior well", 0.31, 1200.0, 2000, 0.004)
+    Diagnosis(trusted: the Gaussian covers the posterior well)
     """
 
     trusted: bool
@@ -68,7 +75,7 @@ def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosi
         )
     if fitted.study is not None:
         raise ChoiceGPError(
-            "diagnose knows one person: judge a model of many people by sets that were held out (data.split)"
+            "diagnose is for models of one person: judge a model of many people by sets that were held out (data.split)"
         )
     if not fitted.posterior.has_sites:
         raise ChoiceGPError(
@@ -103,10 +110,12 @@ def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bo
             f"the Gaussian approximation misses parts of the posterior ({measured}). Fit again with inference='mcmc' "
             "before you use intervals."
         )
+    other = "Whether the choices suit the model is another question: see model.check()."
     if sampled:
-        covers = (
-            f"{covers.partition('). ')[0]}). This model predicts, and makes its intervals, from draws that only "
-            "started there: model.intervals_ says whether these have mixed; if not, fit again with inference='mcmc'."
+        return (
+            f"{covers.partition('). ')[0]}). For this model it was only the start: its predictions and intervals come "
+            "from chains of draws. model.intervals_ says whether these have mixed; if they have not, fit again with "
+            f"inference='mcmc'. {other}"
         )
     moves = f"Weighting moves the probability of an observed choice by {moved:.3f} on average."
     if effective < _FEWEST:
@@ -115,7 +124,7 @@ def in_words(k: float, effective: float, n_draws: int, moved: float, trusted: bo
         advice = "This is small: probabilities by inference='dense' can be used."
     else:
         advice = "This is large: compare probabilities on which a decision depends with inference='mcmc'."
-    return f"{covers} {moves} {advice} Whether the choices suit the model is another question: see model.check()."
+    return f"{covers} {moves} {advice} {other}"
 
 
 def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: int) -> tuple[float, float, float]:

@@ -57,6 +57,11 @@ def exact_accuracy(data: ChoiceData, predicted: Any) -> float:
     predicted : sequence of int arrays
         Row numbers of ``data.X`` predicted to be chosen, one array per set.
 
+    Returns
+    -------
+    float
+        From 0 to 1.
+
     Examples
     --------
     >>> from choicegp import ChoiceData
@@ -70,7 +75,15 @@ def exact_accuracy(data: ChoiceData, predicted: Any) -> float:
 def object_accuracy(data: ChoiceData, predicted: Any) -> float:
     """Return the fraction of shown objects rightly predicted to be chosen or rejected, over all sets.
 
-    ``data`` and ``predicted`` are as in :func:`exact_accuracy`.
+    Parameters
+    ----------
+    data, predicted
+        As in :func:`exact_accuracy`.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
 
     Examples
     --------
@@ -115,7 +128,15 @@ def a_mean(data: ChoiceData, predicted: Any, average: Average = "pooled") -> flo
     Predicting that everything is chosen, or that nothing is, gives 0.5. When only one of the rates is
     defined (nothing was rejected), it is the A-mean.
 
-    ``data``, ``predicted`` and ``average`` are as in :func:`rates`.
+    Parameters
+    ----------
+    data, predicted, average
+        As in :func:`rates`.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
 
     Examples
     --------
@@ -135,6 +156,11 @@ def f1(data: ChoiceData, predicted: Any) -> float:
     data, predicted
         As in :func:`exact_accuracy`. Where nothing is predicted to be chosen F1 is 0, or 1 where nothing was chosen.
 
+    Returns
+    -------
+    float
+        From 0 to 1.
+
     Examples
     --------
     >>> from choicegp import ChoiceData
@@ -153,6 +179,11 @@ def log_score(log_probabilities: ArrayLike) -> float:
     log_probabilities : array_like (m,)
         As ``model.log_prob(data, normalized=True)`` returns them. A choice held impossible (minus infinity)
         makes the score minus infinity. :func:`guessing_log_score` is a yardstick.
+
+    Returns
+    -------
+    float
+        In nats a set.
 
     Examples
     --------
@@ -184,6 +215,11 @@ def guessing_log_score(data: ChoiceData) -> float:
     data : ChoiceData
         It needs no choices.
 
+    Returns
+    -------
+    float
+        In nats a set.
+
     Examples
     --------
     >>> from choicegp import ChoiceData
@@ -198,7 +234,17 @@ def guessing_log_score(data: ChoiceData) -> float:
 
 
 def everything_chosen(data: ChoiceData) -> list[NDArray[np.int64]]:
-    """Return the prediction that everything is chosen from every set: the baseline to beat; data needs no choices.
+    """Return the prediction that everything is chosen from every set: the baseline to beat.
+
+    Parameters
+    ----------
+    data : ChoiceData
+        It needs no choices.
+
+    Returns
+    -------
+    list of int arrays
+        ``data.shown``.
 
     Examples
     --------

@@ -65,6 +65,8 @@ def _on_this_machine(
         with warnings.catch_warnings():
             # A process that grew too large is replaced between two runs: nothing is lost.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
+            # What ends the runs early is said once, by whoever ends them.
+            warnings.filterwarnings("ignore", r"\d+ tasks? which", UserWarning)
             yield from parallel(delayed(_run_in_worker)(module, settings, data) for settings in todo)
     except Exception as error:  # not of a run: those are recorded
         raise ChoiceGPError(

@@ -1,12 +1,11 @@
 """From choice data and options to a record of the fit: the only place where a problem is posed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from choicegp import __version__
 from choicegp.compute.devices import Spread
 from choicegp.compute.memory import check_memory
 from choicegp.compute.programs import present_device, program
@@ -29,11 +28,10 @@ from choicegp.fitting.record import (
     scaling,
 )
 from choicegp.inference.dense import DenseInference
-from choicegp.inference.driver import Inferred, Learning, Task, Watch, infer, score_points
+from choicegp.inference.driver import NOTHING, Inferred, Keeper, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.reduced_course import MANY, ReducedInference
-from choicegp.inference.sparse.plan import Keeper
 from choicegp.inference.starts import FIRST_VARIANCE, Start, moments_at, neighbouring_starts, recovered_sites, rescaled
 from choicegp.model.error_models import DISCERNIBILITY
 from choicegp.model.prior import Objects, UtilityPrior
@@ -43,7 +41,9 @@ if TYPE_CHECKING:
     from choicegp.inference.sparse.plan import Plan
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
-_MATRICES = 6  # of this order for each part of the utilities, at least: priors, their roots, the posterior and products
+# Measured with two utilities and 300 to 1500 objects: what a fit takes for compiling, and the matrices of this order
+# that it holds for each part of the utilities (priors, their roots, posteriors and products).
+_COMPILING, _MATRICES = 2**28, 14
 _FIRST_EFFECT = 0.3
 _AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
 _INDUCING = {True: 256, False: 1024}  # on a CPU, on an accelerator
@@ -60,15 +60,14 @@ _COMPARED = 500  # objects at which utilities are compared
 
 def fit_posterior(
     data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None = None,
-    neighbour: Posterior | None = None, checkpoint: Callable[[str], Keeper] | None = None, clock: Clock | None = None,
+    neighbour: Posterior | None = None, keeper: Keeper = NOTHING, clock: Clock | None = None,
 ) -> Fitted:  # fmt: skip
     """Fit the model; the caller sets precision and device.
 
     Where the options leave it open, the fit decides whether objects have effects of their own.  ``warm`` is an earlier
     fit to start from,
     ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from;
-    ``checkpoint`` makes what keeps the state of a sparse fit, given a text that says to which fit it belongs;
-    ``clock`` belongs to a search of which the fit is a part.
+    ``keeper`` keeps the states of the fit; ``clock`` belongs to a search of which the fit is a part.
     """
     clock = clock or Clock(options.max_seconds)
     if not data.has_choices:
@@ -79,29 +78,31 @@ def fit_posterior(
             options = options._replace(threshold=True)
     options = options.decided(data)
     if options.respondents != "pooled":
-        return _fit_people(data, options, clock, warm is not None or neighbour is not None or checkpoint is not None)
+        return _fit_people(data, options, clock, warm is not None or neighbour is not None, keeper)
     if warm is not None:
         _check_warm(options, warm)
     if options.object_effects is None:
-        plain = _fit(data, options.plain, clock, warm, neighbour, checkpoint)
-        return completed(plain, options, clock)
-    return _fit(data, options, clock, warm, neighbour, checkpoint)
+        plain = _fit(data, options.plain, clock, warm, neighbour, keeper.part("plain"))
+        return completed(plain, options, clock, keeper)
+    return _fit(data, options, clock, warm, neighbour, keeper)
 
 
-def _fit_people(data: ChoiceData | ChoiceFolder, options: FitOptions, clock: Clock, begun: bool) -> Fitted:
+def _fit_people(
+    data: ChoiceData | ChoiceFolder, options: FitOptions, clock: Clock, begun: bool, keeper: Keeper
+) -> Fitted:
     # What only studies need takes time to import.
     from choicegp.fitting.respondents import fit_study
 
     assert isinstance(data, ChoiceData)
     if begun:
         raise ChoiceGPError(
-            f"init= and checkpoint= do not work with respondents={options.respondents!r}: leave them out. New answers "
-            "of people, known or new, are learned by adapt(data)"
+            f"init= does not work with respondents={options.respondents!r}: leave it out. New answers of people, known "
+            "or new, are learned by adapt(data)"
         )
-    return fit_study(data, options, _first_prior, clock)
+    return fit_study(data, options, _first_prior, clock, keeper)
 
 
-def completed(plain: Fitted, options: FitOptions, clock: Clock) -> Fitted:
+def completed(plain: Fitted, options: FitOptions, clock: Clock, keeper: Keeper = NOTHING) -> Fitted:
     """Add to a fit without object effects and intervals what the options leave open or ask for.
 
     Features never say everything about an object: it has an effect of its own unless the evidence is clearly against.
@@ -111,30 +112,31 @@ def completed(plain: Fitted, options: FitOptions, clock: Clock) -> Fitted:
     many = len(np.unique(plain.data.flat_shown)) > AUTO_DENSE
     if many or clock.is_up:
         # Objects equal in features are one without effects, and each its own with them.
-        found = _rest(plain, options.as_in(False), clock)
+        found = _rest(plain, options.as_in(False), clock, keeper)
         return found if many else found.noted(f"object effects were not tried: {clock.had_passed}")
-    effects = _fit(plain.data, options.as_in(True)._replace(intervals=False, method=options.dense), clock, plain)
+    own = options.as_in(True)._replace(intervals=False, method=options.dense)
+    effects = _fit(plain.data, own, clock, plain, keeper=keeper.part("effects"))
     cut = effects.result.out_of_time
     # A fit that the time limit ended has had no chance to be better.
     with_effects = effects.elbo > plain.elbo - (0.0 if cut else _AGAINST_EFFECTS)
     chosen, other = (effects, plain) if with_effects else (plain, effects)
-    found = _rest(chosen, options.as_in(with_effects), clock)
+    found = _rest(chosen, options.as_in(with_effects), clock, keeper)
     if cut and not with_effects:
         found = found.noted(f"object effects were left out after few steps: {clock.had_passed}")
     return found._replace(result=found.result._replace(seconds=found.result.seconds + other.result.seconds))
 
 
-def _rest(fitted: Fitted, options: FitOptions, clock: Clock) -> Fitted:
+def _rest(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Keeper) -> Fitted:
     """Do what is left once a dense fit knows whether objects have effects: its intervals, or another inference."""
     if isinstance(options.method, Dense):
-        return add_intervals(fitted, options, clock) if options.intervals else fitted
-    found = _fit(fitted.data, options, clock, fitted)
+        return add_intervals(fitted, options, clock, keeper) if options.intervals else fitted
+    found = _fit(fitted.data, options, clock, fitted, keeper=keeper.part("rest"))
     return found._replace(result=found.result._replace(seconds=found.result.seconds + fitted.result.seconds))
 
 
 def _fit(
     data: ChoiceData | ChoiceFolder, options: FitOptions, clock: Clock, warm: Fitted | None = None,
-    neighbour: Posterior | None = None, checkpoint: Callable[[str], Keeper] | None = None,
+    neighbour: Posterior | None = None, keeper: Keeper = NOTHING,
 ) -> Fitted:  # fmt: skip
     """Fit the model, with object effects or without."""
     clock = clock.part()
@@ -142,14 +144,12 @@ def _fit(
     if isinstance(options.method, Sparse) or isinstance(data, ChoiceFolder):
         codes: dict[Any, int] = {}
         with progress_report(options.progress, options.method.n_steps) as report:
-            found, X, means = _fit_sparse(data, centre, scale, options, Watch(clock, report), checkpoint)
+            found, X, means = _fit_sparse(data, centre, scale, options, Watch(clock, report, keeper))
         notes, words = notes_on(data, X, means), PLUG_IN
     else:
-        if checkpoint is not None:
-            raise ChoiceGPError(f"checkpoint= works with inference='sparse'; this fit is {options.inference!r}")
         codes = {} if warm is None else dict(warm.codes)
         problem = posed(data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors)
-        found, words = _fit_at_objects(problem, options, clock, warm, neighbour)
+        found, words = _fit_at_objects(problem, options, Watch(clock, keeper=keeper), warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
         notes += excess_note(data, options.errors, options.n_utilities) + pooled_note(data)
     if options.drawn_seed:
@@ -185,7 +185,7 @@ def _check_warm(options: FitOptions, warm: Fitted) -> None:
 
 
 def _fit_at_objects(
-    problem: Problem, options: FitOptions, clock: Clock, warm: Fitted | None, neighbour: Posterior | None
+    problem: Problem, options: FitOptions, watch: Watch, warm: Fitted | None, neighbour: Posterior | None
 ) -> tuple[Inferred, str]:
     """Infer the utilities at all shown objects; also say in words what made the intervals."""
     if problem.n_objects > MOST_DENSE:
@@ -207,19 +207,21 @@ def _fit_at_objects(
     )
     with linear_algebra_for(n), progress_report(options.progress, method.n_shown) as report:
         task = Task(
-            prior, problem, learning, Watch(clock, report), options.n_starts(problem.n_objects), method.n_steps,
-            options.tol, options.lapse, options.random_state, n_threads(options.n_jobs, n), points,
+            prior, problem, learning, watch._replace(listener=report).part("shown", prior.kernels),
+            options.n_starts(problem.n_objects), method.n_steps, options.tol, options.lapse, options.random_state,
+            n_threads(options.n_jobs, n), points,
         )  # fmt: skip
         before = None
         if method.begins_dense:
-            first = task if isinstance(method, Dense) else task._replace(max_iter=Dense().max_iter)
+            first = task._replace(watch=task.watch.part("dense", prior.kernels))
+            first = first if isinstance(method, Dense) else first._replace(max_iter=Dense().max_iter)
             place = None if warm is None else moments_at(warm.posterior, problem.objects)
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
-            before = infer(_dense_inference(first, place, grown, options.n_jobs), task.watch)
+            before = infer(_dense_inference(first, place, grown, options.n_jobs), first.watch)
         if before is not None and isinstance(method, Dense):
-            if options.intervals and not clock.is_up:
+            if options.intervals and not watch.is_up:
                 return _with_intervals(task, before)
-            notes = (_no_intervals(clock),) if options.intervals else ()
+            notes = (_no_intervals(watch.clock),) if options.intervals else ()
             return before._replace(notes=(*before.notes, *notes)), PLUG_IN
         inference = method.inference(task, before)
         found = infer(inference, task.watch)
@@ -242,11 +244,11 @@ def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_
 
 
 def _check_memory(n: int, options: FitOptions) -> None:
-    """Refuse a fit that would be killed; the smallest part of what a step holds is foreseen."""
+    """Refuse a fit that would be killed."""
     if present_device().platform == "cpu":
         n_parts = options.n_utilities + options.has_shared_part
         check_memory(
-            _MATRICES * n_parts * n**2 * 8, f"a fit at {n} objects with inference={options.inference!r}",
+            _COMPILING + _MATRICES * n_parts * n**2 * 8, f"a fit at {n} objects with inference={options.inference!r}",
             "use inference='sparse', or fit a sample of the sets (data.take or data.split)",
         )  # fmt: skip
 
@@ -262,7 +264,7 @@ def _no_intervals(clock: Clock) -> str:
     return f"intervals that allow for uncertain hyperparameters were not made: {clock.had_passed}"
 
 
-def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock) -> Fitted:
+def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Keeper = NOTHING) -> Fitted:
     """Give a dense fit without intervals those that the options ask for; the caller sets precision and device."""
     if clock.is_up:
         return fitted.noted(_no_intervals(clock))
@@ -274,8 +276,9 @@ def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock) -> Fitted:
     with linear_algebra_for(n), progress_report(options.progress, 0) as report:
         learning = Learning(hyperpriors, options.learn_lapse, options.learn_hyperparameters)
         task = Task(
-            posterior.prior, problem, learning, Watch(clock, report), 1, 0, seed=options.random_state,
-            n_jobs=n_threads(options.n_jobs, n),
+            posterior.prior, problem, learning,
+            Watch(clock, report, keeper.part("intervals", posterior.prior.kernels)), 1, 0,
+            seed=options.random_state, n_jobs=n_threads(options.n_jobs, n),
         )  # fmt: skip
         found, words = _with_intervals(task, found)
     result = fitted.result._replace(intervals=words, seconds=fitted.result.seconds + clock.seconds)
@@ -292,9 +295,8 @@ def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
 
 
 def _fit_sparse(
-    data: ChoiceData | ChoiceFolder, centre: np.ndarray, scale: np.ndarray, options: FitOptions, watch: Watch,
-    checkpoint: Callable[[str], Keeper] | None,
-) -> tuple[Inferred, np.ndarray, np.ndarray]:  # fmt: skip
+    data: ChoiceData | ChoiceFolder, centre: np.ndarray, scale: np.ndarray, options: FitOptions, watch: Watch
+) -> tuple[Inferred, np.ndarray, np.ndarray]:
     """Fit on all devices of the kind that the caller has chosen; also some objects, and their utilities."""
     from choicegp.inference.sparse.course import SparseInference
     from choicegp.inference.sparse.feed import InFolder, InMemory, Source
@@ -302,7 +304,7 @@ def _fit_sparse(
     from choicegp.inference.sparse.step import SparseSettings
 
     sample = data.sample if isinstance(data, ChoiceFolder) else data
-    _check_sparse(options, checkpoint, sample)
+    _check_sparse(options, watch, sample)
     errors = options.errors
     kind_of_source = InFolder if isinstance(data, ChoiceFolder) else InMemory
     source: Source = kind_of_source(data, centre, scale, errors.has_threshold)  # type: ignore[arg-type]
@@ -329,19 +331,12 @@ def _fit_sparse(
     if errors.has_threshold:
         shown = Objects(objects, np.zeros(len(objects), int))
         kernels = tuple(start._replace(prior=_with_threshold(start.prior, shown)) for start in kernels)
-    keeper = None
-    if checkpoint is not None:
-        parameters = [np.asarray(leaf).tolist() for start in kernels for leaf in jax.tree.leaves(start.prior)]
-        what = (__version__, plan, len(devices), kernels[0].prior, parameters, source.digest)
-        keeper = checkpoint(repr(what))
     spread = Spread(devices) if len(devices) > 1 else None
-    inference = SparseInference(source, objects, kernels, plan, watch, keeper=keeper, spread=spread)
-    found = infer(inference, watch)
+    inference = SparseInference(source, objects, kernels, plan, watch, spread=spread)
+    found = infer(inference, watch.part("sparse", kernels[0].prior.kernels))
     # A network is trained on choices without a threshold.
     if own is None and method.network and options.learn_hyperparameters and errors == DISCERNIBILITY:
         found = _with_network(found, inference, objects, plan, watch, shared=options.has_shared_part, on_cpu=on_cpu)
-    if keeper is not None:
-        keeper.remove()
     compared = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))
     return found, objects, np.asarray(_mean_at(found.posterior, compared))
 
@@ -372,7 +367,7 @@ def _with_network(
     start = network_start(trained, objects.shape[1], shared=shared)
     seeing = SparseInference(plain.source, objects, (start,), plan, watch, spread=plain.spread, only=np.sort(mixed[n:]))
     try:
-        other = infer(seeing, watch)
+        other = infer(seeing, watch.part("network", start.prior.kernels))
     except ChoiceGPError:  # the fit without a network stands
         return found
     scores = f"log score of the held-out sets {seeing.reached:.4f} with a network, {plain.reached:.4f} without"
@@ -380,7 +375,7 @@ def _with_network(
     return chosen._replace(notes=(*chosen.notes, scores))
 
 
-def _check_sparse(options: FitOptions, checkpoint: Any, sample: ChoiceData) -> None:
+def _check_sparse(options: FitOptions, watch: Watch, sample: ChoiceData) -> None:
     if sample.kinds is not None:
         raise ChoiceGPError(
             "questions for the best or the worst object of a set work with dense inference only: fit fewer objects "
@@ -390,7 +385,7 @@ def _check_sparse(options: FitOptions, checkpoint: Any, sample: ChoiceData) -> N
         raise ChoiceGPError(
             "object_effects work with dense inference only: leave them out, or fit fewer objects with inference='dense'"
         )
-    if jax.process_count() > 1 and (checkpoint is not None or options.max_seconds is not None):
+    if jax.process_count() > 1 and (watch.keeper is not NOTHING or options.max_seconds is not None):
         raise ChoiceGPError(
             "several machines would stop or continue at different steps: leave out max_seconds and checkpoint"
         )

@@ -24,7 +24,17 @@ _CHECKS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """An inference and its options."""
+    """An inference and its options; the base class of all, and of inferences of one's own.
+
+    A subclass is a frozen dataclass whose fields are its options.  It says in ``step`` what one step is, has
+    ``max_iter`` or ``n_steps``, and makes the inference in `inference`.
+
+    Examples
+    --------
+    >>> from choicegp import Dense
+    >>> Dense(max_iter=50).name, Dense(max_iter=50).n_steps, Dense.option_names()
+    ('dense', 50, ('max_iter',))
+    """
 
     step: ClassVar[str]
     """What one step is."""
@@ -52,7 +62,19 @@ class Method:
         return self.n_steps
 
     def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
-        """Make the inference at the shown objects, after a dense one where it begins with that."""
+        """Make the inference at the shown objects.
+
+        Parameters
+        ----------
+        task : Task
+        before : Inferred or None
+            The result of a dense fit, where the inference begins with one.
+
+        Returns
+        -------
+        Inference
+            An object with ``begin``, ``step``, ``verdict`` and ``conclude``.
+        """
         raise ChoiceGPError(f"inference={self.name!r} does not work at the shown objects")
 
     @classmethod
@@ -61,7 +83,7 @@ class Method:
         return tuple(field.name for field in fields(cls))
 
     def validated(self) -> Self:
-        """Check every option; None passes where it is the default."""
+        """Return the record with every option checked; None passes where it is the default."""
         own = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return replace(self, **{
             name: None if value is default is None else _CHECKS[name](name, value)
@@ -74,7 +96,7 @@ class Method:
 
     @staticmethod
     def from_json(spec: dict[str, Any]) -> "Method":
-        """Make the record that `to_json` wrote."""
+        """Return the record of ``spec``, which `to_json` wrote."""
         kinds = {type(method).__name__: type(method) for method in METHODS.values()}
         return kinds[spec["inference"]](**{name: value for name, value in spec.items() if name != "inference"})
 
@@ -132,7 +154,8 @@ class Sparse(Method):
     learn_inducing : bool
         Whether the inducing points are moved; they stay well spread objects otherwise.
     network : bool
-        Whether ``kernel="auto"`` may see the outputs of a network that is trained first; from 1000 sets on.
+        Whether ``kernel="auto"`` may see the outputs of a network that is trained first; from 4000
+        training sets on.
     max_iter : int
         Maximum number of steps.
 
@@ -184,7 +207,7 @@ class Paper(Method):
         return self.max_iter or (1000 if self.converged else 5000)
 
     def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
-        """Make the inference."""
+        """Return the inference of a ``task``; nothing comes ``before`` it."""
         from choicegp.inference import paper
 
         return paper.ConvergedPaperInference(task) if self.converged else paper.PaperInference(task)
@@ -230,7 +253,7 @@ class MCMC(Method):
         return self.n_warm_up + self.n_draws
 
     def inference(self, task: "Task", before: "Inferred | None") -> "Inference":
-        """Make the inference, after a dense one."""
+        """Return the inference of a ``task``, after a dense one, ``before``."""
         from choicegp.inference.mcmc import MCMCInference
 
         assert before is not None

@@ -8,11 +8,11 @@ from choicegp.checks import check_one_of, counted, flag_option, jobs_option, num
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.methods import Auto, Dense, Method, Paper, Sparse, method_option
+from choicegp.fitting.methods import MCMC, Auto, Dense, Method, Paper, Sparse, method_option
 from choicegp.model.error_models import DISCERNIBILITY, RULES, ErrorModel
-from choicegp.model.kernels import Kernel, kernel_named
+from choicegp.model.kernels import Kernel
 from choicegp.model.own_likelihood import Likelihood
-from choicegp.model.prior import HyperPriors
+from choicegp.model.prior import HyperPriors, kernel_named
 
 AUTO_DENSE = 1500
 """Shown objects up to which "auto" means dense inference: then it takes about as long as a sparse one."""
@@ -127,15 +127,19 @@ class FitOptions(NamedTuple):
 
     def _for_people(self, data: ChoiceData | ChoiceFolder) -> "FitOptions":
         """Return the options of a fit of all people together, which has an inference of its own."""
-        if isinstance(data, ChoiceFolder) or not isinstance(self.method, Auto | Dense):
+        is_sampled = isinstance(self.method, MCMC)
+        if isinstance(data, ChoiceFolder) or not (is_sampled or isinstance(self.method, Auto | Dense)):
             what = "a ChoiceFolder" if isinstance(data, ChoiceFolder) else f"inference={self.method.name!r}"
             raise ChoiceGPError(
                 f"respondents={self.respondents!r} does not work with {what}: use inference='auto' and a ChoiceData, "
                 "or respondents='pooled'"
             )
-        method = self.method.decided(True) if isinstance(self.method, Auto) else self.method
+        if is_sampled and self.method != MCMC():
+            raise ChoiceGPError("chains of many people have lengths of their own: leave the options of MCMC out")
+        method = self.method.decided(True) if isinstance(self.method, Auto) else self.dense
         effects = False if self.object_effects is None and not self.learn_hyperparameters else self.object_effects
-        return self._replace(method=method, object_effects=effects, intervals=False)
+        # Chains of many people take minutes, and are not yet known to be honest: who wants them asks for them.
+        return self._replace(method=method, object_effects=effects, intervals=is_sampled)
 
     def with_threshold_as_in(self, data: ChoiceData) -> "FitOptions":
         """Return the options with the threshold decided by these data, for fits to parts of them too."""

@@ -17,9 +17,9 @@ from choicegp.fitting.record import FitResult, drawn_seed_note, encoded_features
 from choicegp.inference.descent import Descent, Watch
 from choicegp.inference.laplace import Margins
 from choicegp.inference.pair_process import PairProcess, PairTask, evidence, learned
-from choicegp.model.kernels import Kernel, kernel_named
+from choicegp.model.kernels import Kernel
 from choicegp.model.pair_kernels import ObjectPairs
-from choicegp.model.prior import HyperPriors, UtilityPrior
+from choicegp.model.prior import HyperPriors, UtilityPrior, kernel_named
 from choicegp.reading.encoding import FeatureEncoding
 
 _MOST = 3000  # latent values; matrices of this order are factorised some hundred times

@@ -8,8 +8,11 @@ tried, and the one with the best bound continues.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -34,24 +37,39 @@ class StepTrace(NamedTuple):
     residual: Array
 
 
+def looped(
+    step: Callable[[Any, tuple], tuple[Any, StepTrace]], state: Any, schedule: tuple, n_steps: Array
+) -> tuple[Any, StepTrace]:
+    """Make the first steps of a schedule; one program makes any number of them."""
+
+    def one(i: Array, carry: tuple[Any, StepTrace]) -> tuple[Any, StepTrace]:
+        after, found = step(carry[0], tuple(part[i] for part in schedule))
+        return after, jax.tree.map(lambda whole, own: whole.at[i].set(own), carry[1], found)
+
+    nothing = jnp.zeros(len(schedule[0]))
+    state = jax.tree.map(jnp.asarray, state)
+    return jax.lax.fori_loop(0, n_steps, one, (state, StepTrace(nothing, nothing, nothing)))
+
+
 class Course(NamedTuple):
-    """A start, the blocks of steps made from it, and how many of them were made while starts were compared."""
+    """A start, the blocks of steps made from it, how many were made while starts were compared, and its number."""
 
     state: Any
     traces: tuple[StepTrace, ...] = ()
     n_tried: int = 0
+    number: int = 0
 
     @property
     def n_steps(self) -> int:
         """Number of steps made."""
         return sum(len(trace.bound) for trace in self.traces)
 
-    @property
-    def quality(self) -> tuple[int, float]:
-        """What starts are compared by."""
+    def quality(self, n_blocks: int | None = None) -> tuple[int, float]:
+        """Return what starts are compared by, after that number of blocks or after all."""
         # A start that the clock cut short has a smaller likelihood weight: its bound cannot be compared.
-        objective = float(self.traces[-1].objective[-1])
-        return self.n_steps, objective if np.isfinite(objective) else -np.inf
+        made = self.traces[:n_blocks]
+        objective = float(made[-1].objective[-1])
+        return sum(len(trace.bound) for trace in made), objective if np.isfinite(objective) else -np.inf
 
 
 class AnnealedInference(ABC):
@@ -62,7 +80,8 @@ class AnnealedInference(ABC):
 
     def __init__(self, task: Task, grown: Sequence[Any] = ()) -> None:
         self.task, self.grown = task, grown
-        self.piece = BLOCK  # steps between two looks at the clock
+        self.seconds_of_step = 0.0  # the latest that was measured
+        self._is_interrupted = False
 
     @abstractmethod
     def warm_state(self) -> Any:
@@ -88,6 +107,11 @@ class AnnealedInference(ABC):
     def steadier(self, state: Any) -> Any:
         """Return a state from which steps that left the numbers may be tried again."""
 
+    @property
+    def piece(self) -> int:
+        """Number of steps between two looks at the clock."""
+        return BLOCK
+
     @abstractmethod
     def conclude(self, course: Course, verdict: Verdict) -> Any:
         """Make the posterior."""
@@ -98,7 +122,7 @@ class AnnealedInference(ABC):
         if warm is not None:
             return Course(warm)
         if self.grown:
-            best = max(self._side_by_side(self._from_given, self.grown), key=lambda course: course.quality)
+            best = max(self._side_by_side(self._from_given, range(len(self.grown))), key=Course.quality)
         else:
             best = self._best_start()
         return best._replace(n_tried=len(best.traces))
@@ -136,6 +160,8 @@ class AnnealedInference(ABC):
             self.task.watch.report(phase, course.n_steps + n, bound)
 
         for _ in range(_ATTEMPTS):
+            if self._is_interrupted:
+                raise KeyboardInterrupt
             after, trace = self._advanced(tried, schedule, say)
             if np.all(np.isfinite(trace.objective)) and self.is_healthy(after):
                 break
@@ -147,20 +173,28 @@ class AnnealedInference(ABC):
     def _advanced(self, state: Any, schedule: Schedule, say: Callable[[int, float], None]) -> tuple[Any, StepTrace]:
         """Make the steps of a schedule, or those for which there is time, a few at a time."""
         traces: list[StepTrace] = []
-        for n in range(0, BLOCK, self.piece):
-            state, trace = self.advance(state, tuple(part[n : n + self.piece] for part in schedule))  # type: ignore[arg-type]
+        n, clock = 0, self.task.watch.clock
+        while n < BLOCK:
+            piece, start = min(self.piece, BLOCK - n), clock.seconds
+            state, trace = self.advance(state, tuple(part[n : n + piece] for part in schedule))  # type: ignore[arg-type]
             traces.append(StepTrace(*(np.asarray(part) for part in trace)))  # type: ignore[arg-type]
             if not np.all(np.isfinite(traces[-1].objective)):
                 break
-            say(n + self.piece, float(traces[-1].bound[-1]))
-            if n + self.piece < BLOCK and self.task.watch.is_up:
+            n += piece
+            self.seconds_of_step = (clock.seconds - start) / piece
+            say(n, float(traces[-1].bound[-1]))
+            if n < BLOCK and self.task.watch.is_up:
                 break
         return state, StepTrace(*map(np.concatenate, zip(*traces, strict=True)))  # type: ignore[arg-type]
 
     def _side_by_side(self, function: Callable[[Any], Any], starts: Iterable[Any]) -> list[Any]:
         """Call a function of a start in several threads."""
         with ThreadPoolExecutor(self.task.n_jobs) as pool:
-            return list(pool.map(with_settings_of_this_thread(function), starts))
+            try:
+                return list(pool.map(with_settings_of_this_thread(function), starts))
+            except BaseException:
+                self._is_interrupted = True  # the other threads, which are waited for, end after their block
+                raise
 
     def _best_start(self) -> Course:
         """Anneal several starts from several lengthscales, and take the better half further until one is left.
@@ -168,11 +202,15 @@ class AnnealedInference(ABC):
         The first steps after annealing tell little about where a start will end: halving by and by costs few steps
         and is wrong less often than one comparison.
         """
-        courses = self._all_annealed()
+        courses, n_blocks = self._all_annealed(), len(self._phases(0))
         while len(courses) > 1:
-            courses = sorted(courses, key=lambda course: course.quality, reverse=True)[: (len(courses) + 1) // 2]
-            if len(courses) > 1 and not self.task.watch.is_up and courses[0].n_steps < self.task.max_iter:
-                courses = self._side_by_side(self._further, courses)
+            # Courses that were kept may be ahead: all are compared after the same number of blocks.
+            courses = sorted(courses, key=lambda course: course.quality(n_blocks), reverse=True)
+            courses = courses[: (len(courses) + 1) // 2]
+            n_steps, _ = courses[0].quality(n_blocks)
+            if len(courses) > 1 and not self.task.watch.is_up and n_steps < self.task.max_iter:
+                n_blocks += _TRIAL_BLOCKS
+                courses = self._side_by_side(partial(self._further, n_blocks=n_blocks), courses)
         return courses[0]
 
     def _all_annealed(self) -> list[Course]:
@@ -184,27 +222,42 @@ class AnnealedInference(ABC):
         task = self.task
         if number and task.watch.is_up:
             return None
-        own = scaled(task.prior, LENGTHSCALES[number % len(LENGTHSCALES)]) if task.learning.learn_prior else task.prior
-        course = Course(self.random_state(own, np.random.default_rng([task.seed, number])))
-        annealing = ANNEALING[number % len(ANNEALING)].reshape(-1, BLOCK)
-        phases = [*annealing, *[np.ones(BLOCK)] * _TRIAL_BLOCKS]
-        for block, weights in enumerate(phases[: -(-task.max_iter // BLOCK)]):
-            free = block >= len(annealing)
-            course = self._block(course, weights, f"start {number + 1} of {task.n_starts}", learn=free, steady=free)
+        course = self._kept(number)
+        if course is None:
+            is_learned = task.learning.learn_prior
+            own = scaled(task.prior, LENGTHSCALES[number % len(LENGTHSCALES)]) if is_learned else task.prior
+            course = Course(self.random_state(own, np.random.default_rng([task.seed, number])), number=number)
+        phases = self._phases(number)
+        for block in range(len(course.traces), len(phases)):
+            free = block >= len(ANNEALING[0]) // BLOCK
+            phase = f"start {number + 1} of {task.n_starts}"
+            course = self._keep(self._block(course, phases[block], phase, learn=free, steady=free))
             if task.watch.is_up:
                 break
         return course
 
-    def _further(self, course: Course) -> Course:
-        for _ in range(_TRIAL_BLOCKS):
-            course = self._block(course, np.ones(BLOCK), "comparing starts", learn=True, steady=True)
+    def _phases(self, number: int) -> list[np.ndarray]:
+        """Return the likelihood's weights in the blocks of a start, before starts are compared."""
+        annealing = ANNEALING[number % len(ANNEALING)].reshape(-1, BLOCK)
+        return [*annealing, *[np.ones(BLOCK)] * _TRIAL_BLOCKS][: -(-self.task.max_iter // BLOCK)]
+
+    def _further(self, course: Course, n_blocks: int) -> Course:
+        while len(course.traces) < n_blocks:
+            course = self._keep(self._block(course, np.ones(BLOCK), "comparing starts", learn=True, steady=True))
         return course
 
-    def _from_given(self, start: Any) -> Course:
+    def _from_given(self, number: int) -> Course:
         """Make the first steps from a given place, at full weight."""
-        course = Course(self.given_state(start))
-        for block in range(_TRIAL_BLOCKS):
-            course = self._block(course, np.ones(BLOCK), "growing", learn=True, steady=block > 0)
+        course = self._kept(number) or Course(self.given_state(self.grown[number]), number=number)
+        for block in range(len(course.traces), _TRIAL_BLOCKS):
+            course = self._keep(self._block(course, np.ones(BLOCK), "growing", learn=True, steady=block > 0))
             if self.task.watch.is_up:
                 break
+        return course
+
+    def _kept(self, number: int) -> Course | None:
+        return self.task.watch.keeper.recall(f"start {number}")
+
+    def _keep(self, course: Course) -> Course:
+        self.task.watch.keeper.keep(f"start {course.number}", course)
         return course

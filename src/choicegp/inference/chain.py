@@ -82,11 +82,15 @@ class SampledBlock(NamedTuple):
 
 def first_chain(rng: np.random.Generator, shape: tuple[int, int], n_learned: int) -> Chain:
     """Draw a first position from the Gaussian approximations."""
-    first = _dual_averaging(0.0)[0](_FIRST_STEP)
+    return Chain(rng.normal(size=shape), rng.normal(size=n_learned), first_tuning(), np.asarray(_FIRST_SHARE))  # type: ignore[arg-type]
+
+
+def first_tuning() -> tuple[Any, ...]:
+    """Return the arrays of dual averaging before any step."""
+    first = dual_averaging(0.0)[0](_FIRST_STEP)
     # The average of no steps would be a step of 1: that of the first one counts until there are some.
     first = first._replace(log_step_size_avg=first.log_step_size)
-    tuning: Any = tuple(np.asarray(leaf, float) for leaf in jax.tree.leaves(first))
-    return Chain(rng.normal(size=shape), rng.normal(size=n_learned), tuning, np.asarray(_FIRST_SHARE))  # type: ignore[arg-type]
+    return tuple(np.asarray(leaf, float) for leaf in jax.tree.leaves(first))
 
 
 def n_together(n_learned: int) -> int:
@@ -94,7 +98,7 @@ def n_together(n_learned: int) -> int:
     return -(-n_learned // _TOGETHER)
 
 
-def _dual_averaging(target: Any) -> tuple[Any, Any, Any]:
+def dual_averaging(target: Any) -> tuple[Any, Any, Any]:
     """Return BlackJAX's functions of dual averaging."""
     from blackjax.adaptation.step_size import dual_averaging_adaptation
 
@@ -222,7 +226,7 @@ def advance(
     """Make a block of steps of one chain: ``n_moves`` moves of hyperparameters after each move of the utilities."""
     from blackjax.mcmc import hmc, nuts
 
-    kernel, (begin_steps, next_steps, _) = nuts.build_kernel(), _dual_averaging(model.target)
+    kernel, (begin_steps, next_steps, _) = nuts.build_kernel(), dual_averaging(model.target)
     tuning = jax.tree.unflatten(jax.tree.structure(begin_steps(1.0)), chain.tuning)
     shape, moves = chain.position.shape, _Moves(model, hyperpriors)
     key = jax.random.wrap_key_data(key_data)

@@ -9,7 +9,7 @@ factorisation.
 Starts are annealed and compared as `choicegp.inference.annealing` says.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program
-from choicegp.inference.annealing import BLOCK, AnnealedInference, Course, Schedule, StepTrace
+from choicegp.inference.annealing import BLOCK, AnnealedInference, Course, Schedule, StepTrace, looped
 from choicegp.inference.driver import Inferred, Learning, Task, Verdict, inferred_from_sites
 from choicegp.inference.expectation import SharedCovariance, expect, marginals, quasi_normals
 from choicegp.inference.posterior import (
@@ -44,6 +44,7 @@ LAPSE_PRIOR = (2.0, 20.0)
 LOG_BOUNDS = (-8.0, 14.0)
 """Smallest and largest log hyperparameter, of every inference."""
 _QUICK = 400  # objects up to which a block of steps is made in one piece
+_LOOK = 0.5  # seconds between two looks at the clock, where single steps take less
 _RATE = 0.4  # of Adam, in log hyperparameters
 _DECAY, _EPSILON = (0.8, 0.95), 1e-3  # of Adam
 
@@ -221,10 +222,10 @@ def _step(
 
 @partial(program, static="learning")
 def run_block(
-    state: DenseState, schedule: tuple, problem: Problem, normals: tuple, learning: Learning
+    state: DenseState, schedule: tuple, n_steps: Array, problem: Problem, normals: tuple, learning: Learning
 ) -> tuple[DenseState, StepTrace]:
-    """Make the steps of a schedule."""
-    return jax.lax.scan(lambda s, x: _step(s, x, problem, normals, learning), state, schedule)
+    """Make the first steps of a schedule."""
+    return looped(lambda s, x: _step(s, x, problem, normals, learning), state, schedule, n_steps)
 
 
 _first_sites = program(target_sites)
@@ -239,11 +240,16 @@ class DenseInference(AnnealedInference):
 
     def __init__(self, task: Task, warm: tuple[Array, Array] | None = None, grown: Sequence[Start] = ()) -> None:
         super().__init__(task, grown)
-        # Steps of many objects take seconds: the clock, and the bar, are looked at after each.
-        self.piece = BLOCK if len(task.problem.valid) <= _QUICK else 1
         self.warm = warm
         normals = quasi_normals(task.problem, task.prior.n_utilities, N_POINTS, task.seed)
         self.problem, self.normals = jax.tree.map(jnp.asarray, (task.problem, normals))
+
+    @property
+    def piece(self) -> int:
+        """Number of steps between two looks at the clock and at the bar: with many objects, half a second of steps."""
+        if len(self.problem.valid) <= _QUICK:
+            return BLOCK
+        return int(np.clip(_LOOK / self.seconds_of_step, 1, BLOCK)) if self.seconds_of_step else 1
 
     def warm_state(self) -> DenseState | None:
         """Return the state at the earlier model, where there is one."""
@@ -263,7 +269,15 @@ class DenseInference(AnnealedInference):
 
     def advance(self, state: DenseState, schedule: Schedule) -> tuple[DenseState, StepTrace]:
         """Make the steps of a schedule."""
-        return run_block(state, schedule, self.problem, self.normals, self.task.learning)
+        return self.in_block(partial(run_block, state), schedule, self.problem, self.normals, self.task.learning)
+
+    @staticmethod
+    def in_block(run: Callable, schedule: Schedule, *rest: Any) -> tuple[Any, StepTrace]:
+        """Run a program that makes a block of steps or fewer."""
+        n = len(schedule[0])
+        whole = tuple(np.concatenate([part, np.repeat(part[-1:], BLOCK - n)]) for part in schedule)
+        state, trace = run(whole, np.asarray(n, np.int32), *rest)
+        return state, StepTrace(*(part[:n] for part in trace))
 
     def is_healthy(self, state: DenseState) -> bool:
         """Say whether the numbers of a state are finite."""

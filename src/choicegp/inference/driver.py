@@ -4,6 +4,9 @@ An inference is an object that holds what does not change.  Everything that chan
 record.  Three functions lead from one state to the next and to the result: ``begin`` tries the starts and returns the
 first state, ``step`` makes a block of steps, and ``conclude`` makes the posterior of the last state.  A fourth,
 ``verdict``, ends the steps: it returns why the inference ends at a state, or None while it continues.
+
+A state is all that is known so far.  A `Keeper` keeps it where a killed process finds it again: a fit that continues
+from there makes the steps that it would have made, and gives the same result.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -21,11 +24,56 @@ from choicegp.model.prior import HyperPriors, UtilityPrior
 _SCORE_POINTS = 1024
 
 
+class Keeper(Protocol):
+    """Keeps what is known so far, by name, where a killed process finds it again."""
+
+    def part(self, name: str, kernel: Any = None) -> "Keeper":
+        """Return what keeps a part of the work; ``kernel`` has the structure of the kernels in what is kept."""
+        ...
+
+    def recall(self, name: str) -> Any:
+        """Return what was kept under a name; None where nothing was."""
+        ...
+
+    def keep(self, name: str, known: Any, *, alone: bool = False) -> None:
+        """Keep something instead of what had that name or, ``alone``, instead of all that this part has kept."""
+        ...
+
+    def forget(self) -> None:
+        """Forget all that this part and its own parts have kept."""
+        ...
+
+
+class _Nothing:
+    """Keeps nothing."""
+
+    def part(self, name: str, kernel: Any = None) -> "_Nothing":
+        return self
+
+    def recall(self, name: str) -> Any:
+        return None
+
+    def keep(self, name: str, known: Any, *, alone: bool = False) -> None:
+        return
+
+    def forget(self) -> None:
+        return
+
+
+NOTHING: Keeper = _Nothing()
+"""The keeper of a fit without a checkpoint."""
+
+
 class Watch(NamedTuple):
-    """What an inference looks at while it runs: the clock, and the function that it reports to."""
+    """What an inference looks at while it runs: the clock, the function that it reports to, and what keeps states."""
 
     clock: Clock
     listener: Report | None = None
+    keeper: Keeper = NOTHING
+
+    def part(self, name: str, kernel: Any) -> "Watch":
+        """Return the watch of an inference that is one of several; ``kernel`` is as in `Keeper.part`."""
+        return self._replace(keeper=self.keeper.part(name, kernel))
 
     def report(self, phase: str, step: int, value: float) -> None:
         """Report the phase, the number of steps made and the bound."""
@@ -52,19 +100,52 @@ class Learning(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What an inference at the shown objects is given."""
+    """What an inference at the shown objects is given.
 
-    prior: UtilityPrior  # where the hyperparameters start
+    Attributes
+    ----------
+    prior : UtilityPrior
+        Where the hyperparameters start.
+    problem : Problem
+        The shown objects, and the sets in batches of one size.
+    learning : Learning
+        What is learned beside the utilities.
+    watch : Watch
+        The time limit, and what shows progress.
+    n_starts : int
+        Number of starts to compare.
+    max_iter : int
+        Maximum number of steps of the start that continues.
+    tol : float
+        Converged when a few steps gain less than this many nats, for each 100 nats of the bound.
+    lapse : float
+        The lapse rate, or where it starts when it is learned.
+    seed : int
+    n_jobs : int
+        Threads that run starts in parallel.
+    points : tuple of ndarray or None
+        What `score_points` gives, where it is at hand.
+
+    Examples
+    --------
+    What `Method.inference` of an inference of one's own is given; the page on architecture has one.
+
+    >>> from choicegp.inferences import Task
+    >>> Task._fields[:4]
+    ('prior', 'problem', 'learning', 'watch')
+    """
+
+    prior: UtilityPrior
     problem: Problem
     learning: Learning
     watch: Watch
-    n_starts: int  # starts to compare
-    max_iter: int  # maximum number of steps of the start that continues
-    tol: float = 0.02  # converged when a few steps gain less than this many nats, for each 100 nats of the bound
-    lapse: float = 0.0  # lapse rate, or where it starts when it is learned
+    n_starts: int
+    max_iter: int
+    tol: float = 0.02
+    lapse: float = 0.0
     seed: int = 0
-    n_jobs: int = 1  # threads that run starts side by side
-    points: tuple[np.ndarray, ...] | None = None  # those of `score_points`, where they are at hand
+    n_jobs: int = 1
+    points: tuple[np.ndarray, ...] | None = None
 
     @property
     def rate(self) -> Any:
@@ -78,28 +159,70 @@ def score_points(problem: Problem, n_utilities: int, seed: int) -> tuple[np.ndar
 
 
 class Verdict(NamedTuple):
-    """Why an inference ended: "converged", "stopped" (at a limit) or "failed", and the reason in words."""
+    """Why an inference ended.
+
+    Attributes
+    ----------
+    status : {"converged", "stopped", "failed"}
+        "stopped": at a limit.
+    message : str
+        The reason in words.
+
+    Examples
+    --------
+    >>> from choicegp.inferences import Verdict
+    >>> Verdict("stopped", "the limit of 300 steps").status
+    'stopped'
+    """
 
     status: str
     message: str
 
 
 class Inferred(NamedTuple):
-    """What an inference gives."""
+    """What an inference gives.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    elbo : float
+        Evidence lower bound in nats, scored on points that the inference has not seen, without hyperpriors.
+    status, message : str
+        As in `Verdict`.
+    n_iter : int
+        Steps of the start that continued, annealing included.
+    trace : ndarray (n_iter,)
+        ELBO at the beginning of each step, on the inference's own few points; tempered while annealing.
+    n_annealing : int
+        How many of the first steps were annealing.
+    notes : tuple of str
+        What a careful reader may want to know.
+    factor : Factor or None
+    sites : Sites or None
+        What makes the posterior, at all objects of the problem, padding included; None where there are no sites.
+    out_of_time : bool
+        Whether the time limit had passed when it stopped.
+
+    Examples
+    --------
+    What ``conclude`` of an inference of one's own returns, mostly by `inferred_from_sites`:
+
+    >>> from choicegp.inferences import Inferred
+    >>> Inferred._fields[:4]
+    ('posterior', 'elbo', 'status', 'message')
+    """
 
     posterior: Posterior
-    elbo: float  # evidence lower bound, scored on points that the inference has not seen, without hyperpriors
+    elbo: float
     status: str
     message: str
-    n_iter: int  # steps of the start that continued, annealing included
-    # ELBO at the beginning of each step, on the inference's own few points; tempered while annealing
+    n_iter: int
     trace: np.ndarray
-    n_annealing: int = 0  # how many of the first steps were annealing
-    notes: tuple[str, ...] = ()  # what a careful reader may want to know
-    # What makes the posterior, at all objects of the problem, padding included; None where there are no sites.
+    n_annealing: int = 0
+    notes: tuple[str, ...] = ()
     factor: Factor | None = None
     sites: Sites | None = None
-    out_of_time: bool = False  # whether the time limit had passed when it stopped
+    out_of_time: bool = False
 
     @property
     def prior(self) -> UtilityPrior:
@@ -127,17 +250,22 @@ class Inference(Protocol):
         ...
 
 
-def run(inference: Inference) -> tuple[Any, Verdict]:
-    """Make blocks of steps until the inference ends; return its last state and why it ended."""
-    state = inference.begin()
-    while (verdict := inference.verdict(state)) is None:
+def run(inference: Inference, keeper: Keeper = NOTHING) -> tuple[Any, Verdict]:
+    """Make blocks of steps, from the state that was kept, until the inference ends; return its last state and why."""
+    state = keeper.recall("state")
+    if state is None:
+        state = inference.begin()
+    while True:
+        keeper.keep("state", state, alone=True)
+        verdict = inference.verdict(state)
+        if verdict is not None:
+            return state, verdict
         state = inference.step(state)
-    return state, verdict
 
 
 def infer(inference: Inference, watch: Watch | None = None) -> Inferred:
     """Run an inference to its end; one that failed is a clear error.  ``watch`` is the one that it looks at."""
-    state, verdict = run(inference)
+    state, verdict = run(inference, NOTHING if watch is None else watch.keeper)
     out_of_time = verdict.status == "stopped" and watch is not None and watch.is_up
     found: Inferred = inference.conclude(state, verdict)._replace(out_of_time=out_of_time)
     if found.status == "failed" or not np.isfinite(found.elbo):
@@ -151,7 +279,35 @@ def inferred_from_sites(
     task: Task, prior: UtilityPrior, factor: Factor, sites: Sites, lapse: Any, verdict: Verdict, trace: np.ndarray,
     n_annealing: int = 0,
 ) -> Inferred:  # fmt: skip
-    """Conclude an inference whose posterior is made by its prior and its sites."""
+    """Conclude an inference whose posterior is made by its prior and its sites.
+
+    Parameters
+    ----------
+    task : Task
+    prior : UtilityPrior
+        With the hyperparameters that were learned.
+    factor : Factor
+        Of the prior's covariance at the objects of the problem, from `factorise_on_host`.
+    sites : Sites
+    lapse : float array or None
+        The lapse rate; None where nobody lapses.
+    verdict : Verdict
+    trace : ndarray (n_iter,)
+        The bound at each step.
+    n_annealing : int
+        How many of the first steps were annealing.
+
+    Returns
+    -------
+    Inferred
+        With the posterior, and its bound on points that the inference has not seen.
+
+    Examples
+    --------
+    An inference ends with::
+
+        return inferred_from_sites(task, task.prior, factor, sites, task.rate, verdict, trace)
+    """
     points = task.points or score_points(task.problem, prior.n_utilities, task.seed)
     posterior, elbo = conclude(prior, task.problem, factor, sites, points, lapse, task.seed)
     jitter = float(np.max(np.asarray(factor.jitter)))

@@ -40,18 +40,13 @@ class SharedCovariance(NamedTuple):
     spread: Array  # (d, t, t) H, of what comes from the shared part
     own: Array  # (d, t, t) W, of a utility's own part
 
-    def inside(self, rows: Array | np.ndarray) -> Array:
-        """Return the covariances (d, d, a, a, m) inside sets whose objects are ``rows`` (a, m)."""
-        d, r, t = self.spread.shape
-        a, m = rows.shape
-        xp: Any = np if isinstance(self.spread, np.ndarray) else jnp
-        if r == t and a * a * m > t * t:
-            return self.full(xp)[..., rows[:, None], rows[None, :]]
-        # The columns of all utilities side by side, and which of them belong to a set.
-        columns = (np.arange(d)[:, None, None] * t + rows).reshape(d * a, m)
-        both = inside(xp.concatenate(list(self.spread), axis=1)[None], columns)
-        both = xp.swapaxes(both.reshape(d, a, d, a, m), 1, 2)
-        return both + xp.eye(d)[:, :, None, None, None] * inside(self.own, rows)[:, None]
+    def inside(self, rows: np.ndarray) -> np.ndarray:
+        """Return the covariances (d, d, a, a, m) inside sets whose objects are ``rows`` (a, m), in NumPy."""
+        spread, own = (np.swapaxes(np.asarray(root), 1, 2)[:, rows.T] for root in self)  # (d, m, a, r)
+        found = np.einsum("imar,jmbr->ijabm", spread, spread, optimize=True)
+        same = np.arange(len(own))
+        found[same, same] += np.moveaxis(own @ np.swapaxes(own, 2, 3), 1, 3)
+        return found
 
     def full(self, xp: Any = np) -> Array:
         """Return all covariances, (d, d, t, t)."""
@@ -61,30 +56,33 @@ class SharedCovariance(NamedTuple):
         return both + xp.eye(d)[:, :, None, None] * (xp.swapaxes(self.own, 1, 2) @ self.own)[:, None]
 
 
-def inside(roots: Array, rows: Array | np.ndarray) -> Array:
-    """Return the products R^T R (n, a, a, m) of the columns ``rows`` (a, m) of roots (n, r, t), set by set.
+def gram_of_differences(roots: Array, rows: Array, *, together: bool = False) -> Array:
+    """Return D^T D (n, a - 1, a - 1, m), D the differences of columns of roots (n, r, t) to the first one of a set.
 
-    In chunks whose columns stay in a core's cache, and for small sets written as sums: a batch of small products of
-    matrices takes several times as long.
+    The columns of a set are its objects, ``rows`` (a, m).  With ``together``, D has the differences of all roots, and
+    the products are (n (a - 1), n (a - 1), m).  In chunks whose columns stay in a core's cache, and for small sets
+    written as sums: a batch of small products of matrices takes several times as long.
     """
     n, r, _ = roots.shape
     a, m = rows.shape
-    if isinstance(roots, np.ndarray):
-        own = np.swapaxes(roots, 1, 2)[:, rows.T]
-        return np.moveaxis(own @ np.swapaxes(own, 2, 3), 1, 3)
-    by_column, is_small = jnp.swapaxes(roots, 1, 2), a <= _UNROLLED
+    groups = (1, n * (a - 1)) if together else (n, a - 1)
+    by_column, is_small = jnp.swapaxes(roots, 1, 2), groups[1] <= _UNROLLED
     size = min(m, max(1, _COLUMNS // (n * r * a))) if is_small else 1
 
     def of_chunk(columns: Array) -> Array:
         own = by_column[:, columns]  # (n, size, a, r)
+        own = own[:, :, 1:] - own[:, :, :1]
+        if together:
+            own = jnp.moveaxis(own, 0, 1).reshape(1, size, -1, r)
         if is_small:
             return jnp.sum(own[:, :, :, None] * own[:, :, None], axis=-1)
         return jnp.stack([one @ one.T for one in own[:, 0]])[:, None]
 
     n_chunks = -(-m // size)
     chunks = jnp.pad(jnp.asarray(rows).T, ((0, n_chunks * size - m), (0, 0))).reshape(n_chunks, size, a)
-    found = jnp.moveaxis(jax.lax.map(of_chunk, chunks), 0, 1)  # (n, chunks, size, a, a)
-    return jnp.moveaxis(found.reshape(n, -1, a, a)[:, :m], 1, 3)
+    found = jnp.moveaxis(jax.lax.map(of_chunk, chunks), 0, 1)  # (n, chunks, size, a - 1, a - 1)
+    found = jnp.moveaxis(found.reshape(groups[0], -1, groups[1], groups[1])[:, :m], 1, 3)
+    return found[0] if together else found
 
 
 def latin_normals(
@@ -165,23 +163,54 @@ def small_cholesky(covariance: Array, scale: Array | None = None) -> Array:
 
 def marginals(mean: Array, covariance: Array | SharedCovariance, batch: SetBatch) -> Marginals:
     """Take each set's own marginal out of the joint Gaussian (d, t), (d, t, t) or (d, d, t, t)."""
-    rows = batch.rows
+    rows = jnp.asarray(batch.rows)
     if isinstance(covariance, SharedCovariance):
-        return of_differences(mean[:, rows], covariance.inside(rows))
+        (a, m), t = rows.shape, mean.shape[1]
+        if a * a * m <= t * t:
+            return from_roots(mean, covariance, rows)
+        covariance = covariance.full(jnp)
     return of_differences(mean[:, rows], covariance[..., rows[:, None], rows[None, :]])
+
+
+def from_roots(
+    mean: Array, covariance: SharedCovariance, rows: Array, left: Array | None = None, left_over: Array | None = None
+) -> Marginals:
+    """Take the marginals of sets ``rows`` (a, m) out of means (d, t) and a covariance that is not multiplied out.
+
+    ``left`` (d + 1, a - 1, a - 1, m) are covariances of differences to be added, of the shared part first, and
+    ``left_over`` (d, t) the variances that go with them.
+    """
+    d = len(mean)
+    own, variance = gram_of_differences(covariance.own, rows), jnp.sum(covariance.own**2, axis=1)
+    together = gram_of_differences(covariance.spread, rows, together=True)
+    variance += jnp.sum(covariance.spread**2, axis=1)
+    if left is not None and left_over is not None:
+        own, together, variance = own + left[1:], together + jnp.tile(left[0], (d, d, 1)), variance + left_over
+    n = len(rows) - 1
+    for i in range(d):
+        block = slice(i * n, (i + 1) * n)
+        together = together.at[block, block].add(own[i])
+    # No covariance is larger than the largest variance.
+    scale = jnp.max(variance[:, rows], axis=(0, 1))
+    own_mean = mean[:, rows]
+    return Marginals(own_mean[:, 1:] - own_mean[:, :1], small_cholesky(together[None], scale[None])[0])
+
+
+def to_first(covariance: Array) -> Array:
+    """Turn covariances (..., a, a, m) inside sets into those of the differences to the first object."""
+    rest, first = slice(1, None), slice(None, 1)
+    found = covariance[..., rest, rest, :] - covariance[..., rest, first, :]
+    return found + covariance[..., first, first, :] - covariance[..., first, rest, :]
 
 
 def of_differences(mean: Array, covariance: Array) -> Marginals:
     """Turn means (d, a, m) and covariances (d, a, a, m) or (d, d, a, a, m) inside sets into moments of differences."""
-    rest, first = slice(1, None), slice(None, 1)
-    to_first = covariance[..., rest, rest, :] - covariance[..., rest, first, :]
-    to_first += covariance[..., first, first, :] - covariance[..., first, rest, :]
     scale = jnp.max(jnp.abs(covariance), axis=(-3, -2))
-    moved = mean[:, 1:] - mean[:, :1]
+    moved, of_pairs = mean[:, 1:] - mean[:, :1], to_first(covariance)
     if covariance.ndim == 4:
-        return Marginals(moved, small_cholesky(to_first, scale))
+        return Marginals(moved, small_cholesky(of_pairs, scale))
     d, n, m = moved.shape
-    together = jnp.swapaxes(to_first, 1, 2).reshape(1, d * n, d * n, m)
+    together = jnp.swapaxes(of_pairs, 1, 2).reshape(1, d * n, d * n, m)
     return Marginals(moved, small_cholesky(together, jnp.max(scale, axis=(0, 1))[None])[0])
 
 

@@ -8,8 +8,9 @@ gradients are costly and hyperparameters well known, all of one kind and part mo
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ _APART = 0.1  # between the places of which gradients are compared, in log hyper
 class HyperPosterior(NamedTuple):
     """Log hyperparameters as a linear function of standard normals q."""
 
-    prior: UtilityPrior  # the best hyperparameters
+    prior: Any  # the best hyperparameters, of one person's prior or of a study's
     scale: Array  # (n, k) a root of their covariance; a row of zeros where nothing is learned
     inverse: Array  # (k, n) its pseudo-inverse
     spread: Array  # (n,) the hyperpriors' standard deviations; zero where nothing is learned
@@ -41,7 +42,7 @@ class HyperPosterior(NamedTuple):
         """Number of hyperparameters that are uncertain."""
         return self.scale.shape[1]
 
-    def prior_at(self, q: Array) -> UtilityPrior:
+    def prior_at(self, q: Array) -> Any:
         """Return the prior at coordinates q (k,)."""
         best, restore = ravel_pytree(self.prior)
         return restore(jnp.clip(best + self.scale @ q, *LOG_BOUNDS))
@@ -91,6 +92,22 @@ def hyper_posterior(
     prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors | None
 ) -> HyperPosterior:
     """Approximate the posterior of the hyperparameters; without hyperpriors they are held at the best ones."""
+    work = len(ravel_pytree(prior)[0]) * prior.n_parts * len(problem.valid) ** 3
+
+    def slope(there: UtilityPrior) -> Array:
+        assert hyperpriors is not None
+        return _slope(there, sites, problem, hyperpriors)
+
+    return gaussian_around(prior, slope, hyperpriors, together=work > _MOST_WORK)
+
+
+def gaussian_around(
+    prior: Any, slope: Callable[[Any], Array], hyperpriors: HyperPriors | None, *, together: bool = False
+) -> HyperPosterior:
+    """Make the Gaussian whose precision is minus the derivative of ``slope`` at the hyperparameters of ``prior``.
+
+    With ``together``, all hyperparameters of one kind and part move together.
+    """
     prior = jax.tree.map(np.asarray, prior)
     flat, restore = ravel_pytree(prior)
     best = np.asarray(flat)
@@ -100,15 +117,12 @@ def hyper_posterior(
     spread = np.asarray(ravel_pytree(jax.tree_util.tree_map_with_path(
         lambda path, leaf: np.full(np.shape(leaf), _prior_sd(path, hyperpriors)), prior
     ))[0])  # fmt: skip
-    directions = spread * np.eye(len(best))[spread > 0]
-    if len(directions) * prior.n_parts * len(problem.valid) ** 3 > _MOST_WORK:
-        directions = _of_each_kind(prior, spread)
-    here = np.asarray(_slope(prior, sites, problem, hyperpriors))
+    directions = _of_each_kind(prior, spread) if together else spread * np.eye(len(best))[spread > 0]
+    here = np.asarray(slope(prior))
     rows = []
     for direction in directions:
         there = restore(jnp.asarray(best + _APART * direction))
-        slope = np.asarray(_slope(jax.tree.map(np.asarray, there), sites, problem, hyperpriors))
-        rows.append(directions @ (here - slope) / _APART)
+        rows.append(directions @ (here - np.asarray(slope(jax.tree.map(np.asarray, there)))) / _APART)
     precision = np.nan_to_num(0.5 * (np.array(rows) + np.array(rows).T))
     values, vectors = np.linalg.eigh(precision)
     scale = directions.T @ vectors / np.sqrt(np.maximum(values, 1.0))

@@ -15,9 +15,12 @@ from choicegp.inference.mcmc import MORE, MOST_SETTINGS, Kept, MCMCInference, du
 MOST_SAMPLED = 1500
 """Utilities of shown objects, d times t, up to which they are sampled."""
 _MOST_BLOCKS, _FEWEST_BLOCKS = 256, 8
-# Seconds that a chain may take on one core, and what a move takes (measured; the overhead is in objects), by which
-# the number of steps is chosen: by a formula and not by a clock, so that fits can be repeated.
+# Seconds that the moves of a chain may take on one core, and what a move takes (measured; the overhead is in objects),
+# by which the number of steps is chosen: by a formula and not by a clock, so that fits can be repeated.
 _SECONDS, _SECONDS_OF_A_MOVE, _POWER, _OVERHEAD = 4.0, 3e-7, 1.6, 30
+# The same with the likelihood, which large sets make costly: what a step takes for each pair of objects of a set and
+# each utility, between the 0.6e-6 of noisy and the 1.4e-6 of noise-free answers that were measured.
+_SECONDS_IN_ALL, _SECONDS_OF_A_PAIR = 10.0, 1e-6
 _TARGET = 0.8
 _N_DRAWS = 512  # of Gaussian posteriors
 _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
@@ -26,10 +29,13 @@ SAMPLED = "NUTS over utilities and hyperparameters"
 
 def n_steps(inference: MCMCInference) -> tuple[int, int]:
     """Return how many draws each chain makes at most, and how many steps before: what there is time for."""
-    prior, n = inference.before.posterior.prior, inference.task.problem.n_objects + _OVERHEAD
+    problem, prior = inference.task.problem, inference.before.posterior.prior
+    n = problem.n_objects + _OVERHEAD
     # The utilities' own moves take about the time of one of hyperparameters, and so do new coordinates.
-    seconds = _SECONDS_OF_A_MOVE * prior.n_parts * n**_POWER * (inference.n_moves + 2)
-    n_blocks = int(_SECONDS / (seconds * BLOCK))
+    moves = _SECONDS_OF_A_MOVE * prior.n_parts * n**_POWER * (inference.n_moves + 2)
+    n_pairs = sum(len(batch.rows) * batch.rows.size for batch in problem.batches)
+    likelihood = _SECONDS_OF_A_PAIR * prior.n_utilities * n_pairs
+    n_blocks = int(min(_SECONDS / moves, _SECONDS_IN_ALL / (moves + likelihood)) / BLOCK)
     n_warm_up = int(np.clip(n_blocks // 4, _FEWEST_BLOCKS // 2, 2 * _FEWEST_BLOCKS))
     return int(np.clip(n_blocks - n_warm_up, _FEWEST_BLOCKS, _MOST_BLOCKS)) * BLOCK, n_warm_up * BLOCK
 
@@ -45,7 +51,7 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True)
     n_draws, n_warm_up = n_steps(inference)
     inference = inference.of_length(n_draws, n_warm_up)
-    state, verdict = run(inference)
+    state, verdict = run(inference, task.watch.keeper)
     if state.n_warmed < n_warm_up:
         return _mixed(task, before)
     found = inference.conclude(state, verdict)

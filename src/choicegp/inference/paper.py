@@ -282,6 +282,14 @@ class ConvergedPaperInference(_PaperFamily):
         super().__init__(task)
         normals = quasi_normals(task.problem, task.prior.n_utilities, N_POINTS, task.seed)
         self.normals = jax.tree.map(jnp.asarray, normals)
+        nothing = jnp.zeros((task.prior.n_utilities, len(task.problem.valid)))
+        template = Parameters(tie(self.prior), nothing, nothing).within_bounds()
+        self._unravel = ravel_pytree(template)[1]
+        sizes = [ravel_pytree(part)[0].size for part in template]
+        self._bounds = np.repeat([LOG_BOUNDS, (-np.inf, np.inf), _LOG_PRECISIONS], sizes, axis=0)
+        if not task.learning.learn_prior:
+            self._bounds[: sizes[0]] = np.asarray(ravel_pytree(template.prior)[0])[:, None]
+        self._loss = partial(_bound_loss, template, self.problem, self.normals, self.lapse)
 
     def begin(self) -> Descent:
         """Return the best of the starts after a few iterations."""
@@ -290,12 +298,6 @@ class ConvergedPaperInference(_PaperFamily):
         factors = [LENGTHSCALES[i % len(LENGTHSCALES)] if task.learning.learn_prior else 1.0
                    for i in range(task.n_starts)]  # fmt: skip
         starts = self.map_starts([scaled(tie(self.prior), factor) for factor in factors])
-        template, self._unravel = starts[0], ravel_pytree(starts[0])[1]
-        sizes = [ravel_pytree(part)[0].size for part in template]
-        self._bounds = np.repeat([LOG_BOUNDS, (-np.inf, np.inf), _LOG_PRECISIONS], sizes, axis=0)
-        if not task.learning.learn_prior:
-            self._bounds[: sizes[0]] = np.asarray(ravel_pytree(template.prior)[0])[:, None]
-        self._loss = partial(_bound_loss, template, self.problem, self.normals, self.lapse)
         trials: list[Descent] = []
         while len(trials) < len(starts) and not (trials and task.watch.is_up):
             start = Descent(np.asarray(ravel_pytree(starts[len(trials)])[0]))

@@ -351,7 +351,22 @@ def evidence_bound(
 
 
 def factorise_on_host(covariance: np.ndarray) -> Factor:
-    """Do as `factorise` does, in NumPy: nothing is compiled for the first factors of a fit."""
+    """Return Cholesky factors of covariances, in NumPy: nothing is compiled for the first factors of a fit.
+
+    Parameters
+    ----------
+    covariance : ndarray (p, t, t)
+
+    Returns
+    -------
+    Factor
+        Roots, the jitter that each needed, and the matrices with it.
+
+    Examples
+    --------
+    >>> factorise_on_host(np.array([[[4.0]]])).root.round(3).tolist()
+    [[[2.0]]]
+    """
     n = covariance.shape[-1]
     roots, jitters, matrices = [], [], []
     for matrix in covariance:
@@ -372,10 +387,14 @@ def factorise_on_host(covariance: np.ndarray) -> Factor:
 
 def draws_of(prior: UtilityPrior, objects: Objects, dual: np.ndarray) -> Draws:
     """Complete draws of the parts at the shown objects, given as K^-1 f (H, S, p, t), for H settings of the prior."""
+    from scipy.linalg.lapack import dpotri
+
     inverses = []
     for h in range(len(dual)):
         setting = jax.tree.map(lambda leaf, h=h: leaf[h], prior)
-        roots = np.asarray(factorise_on_host(np.asarray(setting.covariance(objects, objects))).root)
-        inverse_roots = np.linalg.inv(roots)
-        inverses.append(np.swapaxes(inverse_roots, 1, 2) @ inverse_roots)
-    return Draws(prior, dual, np.array(inverses))  # type: ignore[arg-type]
+        for root in np.asarray(factorise_on_host(np.asarray(setting.covariance(objects, objects))).root):
+            # Seen by columns, the transpose of a lower factor is an upper one: nothing is copied.
+            half = np.triu(dpotri(root.T, lower=0)[0])
+            inverses.append(half + np.triu(half, 1).T)
+    n = len(objects.codes)
+    return Draws(prior, dual, np.reshape(inverses, (len(dual), -1, n, n)))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ Where half of the objects would not be enough, the last steps are made with all.
 and scored, with all objects.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -51,13 +52,15 @@ class ReducedInference(DenseInference):
     def begin(self) -> Course:
         """Return the best of the starts, followed to its end, with the inducing objects that its last steps need."""
         with linear_algebra_for(_SECOND):
-            course = super().begin()
-            if self._ended(course) is None:
-                few = choice_of_objects(course.state.prior, self.problem, self._weight(course.state)).first(_SECOND)
-                # At few objects the hyperparameters went where little is lost; from there the way may be long.
-                course = self._followed(
-                    course._replace(state=course.state._replace(chosen=few, rate=np.asarray(_FAST)))
-                )
+            course = self.task.watch.keeper.recall("followed")
+            if course is None:
+                course = super().begin()
+                if self._ended(course) is None:
+                    few = choice_of_objects(course.state.prior, self.problem, self._weight(course.state)).first(_SECOND)
+                    # At few objects the hyperparameters went where little is lost; from there the way may be long.
+                    state = course.state._replace(chosen=few, rate=np.asarray(_FAST))
+                    course = course._replace(state=state, n_tried=len(course.traces))
+            course = self._followed(course)
         if self.task.watch.is_up or course.n_steps >= self.task.max_iter:
             return course
         return course._replace(state=self._last(course.state), n_tried=len(course.traces))
@@ -71,8 +74,8 @@ class ReducedInference(DenseInference):
 
     def _followed(self, course: Course) -> Course:
         """Make steps until they gain next to nothing, or a limit is reached."""
-        course = course._replace(n_tried=len(course.traces))
         while self._ended(course, _ROUGHLY) is None:
+            self.task.watch.keeper.keep("followed", course, alone=True)
             course = self.step(course)
         return course
 
@@ -108,7 +111,8 @@ class ReducedInference(DenseInference):
         """Make the steps of a schedule."""
         if isinstance(state, DenseState):
             return super().advance(state, schedule)
-        return run_reduced(state, schedule, self.problem, self.among, self.normals, self.task.learning)
+        given = (self.problem, self.among, self.normals, self.task.learning)
+        return self.in_block(partial(run_reduced, state), schedule, *given)
 
     def is_healthy(self, state: Any) -> bool:
         """Say whether the numbers of a state are finite."""

@@ -12,20 +12,33 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.data.packing import padded_size
 from choicegp.inference.problem import Problem, SetBatch
 from choicegp.model.derivatives import ExpectedDerivatives
 
 _MOST_NEIGHBOURS = 8  # an eighth of the objects: with more neighbours, a plain product of matrices is faster
 
 _CACHED = 64  # rows that are multiplied at a time
+_AT_ONCE = 8  # neighbours whose products are added at a time: a sum that is written once for all of them
 
 
 class Sites(NamedTuple):
-    """The sum of all sites."""
+    """The sum of all sites.
 
-    precision: Array  # (d, t, t)
-    linear: Array  # (d, t)
+    Attributes
+    ----------
+    precision : Array (d, t, t)
+    linear : Array (d, t)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from choicegp.inferences import Sites
+    >>> Sites(np.zeros((2, 5, 5)), np.zeros((2, 5))).linear.shape
+    (2, 5)
+    """
+
+    precision: Array
+    linear: Array
 
 
 def zero_sites(n_utilities: int, n_objects: int) -> Sites:
@@ -56,15 +69,16 @@ class Neighbours(NamedTuple):
         t, w = self.columns.shape
         if w == t:
             return rows @ values
-        columns, n = jnp.asarray(self.columns), len(rows)
+        n = len(rows)
+        some = (values.T.reshape(-1, _AT_ONCE, t, 1), jnp.asarray(self.columns).T.reshape(-1, _AT_ONCE, t))
 
         def of_part(part: Array) -> Array:
             table = part.T
 
-            def add(j: Array, total: Array) -> Array:
-                return total + values[:, j, None] * table[columns[:, j]]
+            def add(total: Array, some: tuple[Array, Array]) -> tuple[Array, None]:
+                return sum((own * table[columns] for own, columns in zip(*some, strict=True)), total), None
 
-            return jax.lax.fori_loop(0, w, add, jnp.zeros_like(table)).T
+            return jax.lax.scan(add, jnp.zeros_like(table), some)[0].T
 
         if n <= _CACHED:
             return of_part(rows)
@@ -92,7 +106,7 @@ def neighbours(problem: Problem) -> Neighbours:
         return Neighbours(
             np.broadcast_to(np.arange(t, dtype=np.int32), (t, t)), tuple(own.astype(np.int32) for own in pairs)
         )
-    width = padded_size(width, 2)
+    width = -(-width // _AT_ONCE) * _AT_ONCE
     place = np.arange(len(found)) - first[found // t] + found // t * width
     columns = np.zeros(t * width, np.int32)
     columns[place] = found % t

@@ -32,8 +32,33 @@ class Start(NamedTuple):
     sites: Sites
 
 
-covariance_at = program(prior_covariance)
-"""Prior covariance at a problem's objects, compiled."""
+_covariance_at = program(prior_covariance)
+
+
+def covariance_at(prior: UtilityPrior, problem: Problem) -> jax.Array:
+    """Return the prior covariance at a problem's objects, by a compiled program.
+
+    Parameters
+    ----------
+    prior : UtilityPrior
+    problem : Problem
+
+    Returns
+    -------
+    Array (p, t, t)
+        Of each part of the utilities; padding is independent of all else, with variance 1.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> from choicegp.inference.problem import pose
+    >>> from choicegp.kernels import RBF
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0]], [[1, 0]])
+    >>> problem = pose(data, data.X, np.arange(2), effects=False)
+    >>> covariance_at(UtilityPrior.create(RBF(), 1, 3), problem).shape  # three utilities at two objects
+    (3, 2, 2)
+    """
+    return _covariance_at(prior, problem)
 
 
 def random_start(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Sites:

@@ -112,7 +112,32 @@ def log_choices(u: Array, problem: Problem, lapse: Array | None) -> Array:
 
 @jax.jit  # a chain's program needs it several times: it is traced once
 def log_likelihood(u: Array, problem: Problem, lapse: Array | None) -> Array:
-    """Return the log-likelihood of all sets, by their weights."""
+    """Return the log-likelihood of all sets, by their weights.
+
+    Parameters
+    ----------
+    u : Array (d, t)
+        Utilities of the objects of the problem, in units of the scale of errors.
+    problem : Problem
+    lapse : Array () or None
+        The lapse rate; None where nobody lapses.
+
+    Returns
+    -------
+    Array ()
+
+    Examples
+    --------
+    Two objects with equal utilities:
+
+    >>> import numpy as np
+    >>> from choicegp import ChoiceData
+    >>> from choicegp.inference.problem import pose
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0]], [[1, 0]])
+    >>> problem = pose(data, data.X, np.arange(2), effects=False)
+    >>> round(float(log_likelihood(np.zeros((1, len(problem.valid))), problem, None)), 3)
+    -0.693
+    """
     weight = jnp.concatenate([jnp.zeros(0), *(batch.weight for batch in problem.batches)])
     return weight @ log_choices(u, problem, lapse)
 

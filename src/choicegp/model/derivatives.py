@@ -217,7 +217,7 @@ def averaged(
     gradient = to_objects(jnp.mean(of_pairs, axis=-1), pairs)
     curvature = laplacian(jnp.mean(of_pairs * (compared.z + answer.f), axis=-1), pairs)
     if answer.coupling is not None:
-        curvature += coupling_curvature(answer.coupling, kept, pairs)
+        curvature += coupling_curvature(jnp.sqrt(kept)[None, None] * answer.coupling, pairs)
     singles = answer.singles
     if singles is not None:
         gradient -= to_objects(jnp.mean(kept[None, None] * singles.slope, axis=-1), pairs)
@@ -269,11 +269,9 @@ def log_answer(
 
 
 def log_products(
-    ahead: Float[Array, "P *batch"],
-    behind: Float[Array, "P *batch"],
-    present: Bool[AnyArray, "a *#batch"],
+    ahead: Float[Array, "P *batch"], behind: Float[Array, "P *batch"], present: Bool[AnyArray, "a *#batch"],
     pairs: Pairs,
-) -> Float[Array, "a *batch"]:
+) -> Float[Array, "a *batch"]:  # fmt: skip
     """Return S_o from Φ(z) and Φ(-z), the floor included; padding has -inf.
 
     A product may underflow, which is harmless: the best object has factors of at least 1/2, and larger ones than any
@@ -340,8 +338,12 @@ def beaten_by(
     pair: PairProbabilities, beats: Bool[AnyArray, "P m 1"], pairs: Pairs
 ) -> tuple[Float[Array, "a m S"], Float[Array, "a m S"]]:
     """G_v = prod_o (1 - e^p(o,v)) and 1 - G_v for every object v, over the chosen o before it."""
-    if len(pairs.index) <= WRITTEN_OUT:
-        return _beaten_by_few(pair, beats, pairs)
+    if len(pairs.index) <= WRITTEN_OUT:  # pair by pair: of few objects, a list of all pairs takes longer
+        left, lost = ([jnp.full_like(pair.dominates[0], value)] * len(pairs.index) for value in (1.0, 0.0))
+        for number, v in enumerate(pairs.second):
+            lost[v] = lost[v] + left[v] * jnp.where(beats[number], pair.dominates[number], 0.0)
+            left[v] = left[v] * jnp.where(beats[number], pair.not_dominates[number], 1.0)
+        return jnp.stack(left), jnp.stack(lost)
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     beats = beats[pairs.index] & upper
     dominates = jnp.where(beats, pair.dominates[pairs.index], 0.0)
@@ -354,15 +356,6 @@ def beaten_by(
     start = (jnp.ones_like(stays[0]), jnp.zeros_like(stays[0]))
     (g, beaten), _ = jax.lax.scan(step, start, (dominates, stays), unroll=min(len(stays), _UNROLLED))
     return g, beaten
-
-
-def _beaten_by_few(pair: PairProbabilities, beats: Bool[AnyArray, "P m 1"], pairs: Pairs) -> tuple[Array, Array]:
-    """Do so pair by pair: of few objects, a list of all pairs takes longer."""
-    g, beaten = ([jnp.full_like(pair.dominates[0], value)] * len(pairs.index) for value in (1.0, 0.0))
-    for number, v in enumerate(pairs.second):
-        beaten[v] = beaten[v] + g[v] * jnp.where(beats[number], pair.dominates[number], 0.0)
-        g[v] = g[v] * jnp.where(beats[number], pair.not_dominates[number], 1.0)
-    return jnp.stack(g), jnp.stack(beaten)
 
 
 def to_objects(f: Float[Array, "d P *batch"], pairs: Pairs) -> Float[Array, "d a *batch"]:
@@ -379,16 +372,29 @@ def laplacian(weight: Float[Array, "d P m"], pairs: Pairs) -> Float[Array, "d a 
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])
 
 
-def coupling_curvature(
-    coupling: Float[Array, "d P m S"], kept: Float[Array, "m S"], pairs: Pairs
-) -> Float[Array, "d a a m"]:
-    """Mean over samples of sum_{o != o'} t_o t_o' (e_o - e_v)(e_o' - e_v)^T over the rejected v."""
+def coupling_curvature(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float[Array, "d a a m"]:
+    """Mean over samples of sum_{o != o'} t_o t_o' (e_o - e_v)(e_o' - e_v)^T over the rejected v.
+
+    Written out pair by pair for small sets: a batched product of matrices this small takes eight times as long.
+    """
+    a, index = len(pairs.index), pairs.index
+    if a > WRITTEN_OUT:
+        return _coupling_by_products(coupling, pairs)
+    weights = []
+    for o, v in zip(pairs.first, pairs.second, strict=True):
+        # o has beaten v together with another object; or o and v have both beaten a third.
+        with_it = [coupling[:, index[o, v]] * coupling[:, index[p, v]] for p in range(v) if p != o]
+        both = [-coupling[:, index[o, w]] * coupling[:, index[v, w]] for w in range(v + 1, a)]
+        weights.append(jnp.mean(sum(with_it + both, jnp.zeros_like(coupling[:, 0])), axis=-1))
+    return laplacian(jnp.stack(weights, axis=1), pairs)
+
+
+def _coupling_by_products(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float[Array, "d a a m"]:
     n = coupling.shape[-1]
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     t = jnp.where(upper, coupling[:, pairs.index], 0.0)  # (d, o, v, m, S)
-    of_kept = kept[None, None, None] * t
-    together = jnp.einsum("iovms,ipvms->iopm", of_kept, t) / n
-    with_rejected = jnp.mean(of_kept * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
+    together = jnp.einsum("iovms,ipvms->iopm", t, t) / n
+    with_rejected = jnp.mean(t * (jnp.sum(t, axis=1, keepdims=True) - t), axis=-1)
     off_diagonal = ~np.eye(pairs.index.shape[0], dtype=bool)[:, :, None]
     dense = with_rejected + jnp.swapaxes(with_rejected, 1, 2) - jnp.where(off_diagonal, together, 0.0)
     return jnp.where(off_diagonal, -dense, jnp.sum(dense, axis=2)[:, :, None])

@@ -103,17 +103,26 @@ class Mapped(Kernel):
         self.network = Network.create(0, 0, 0, np.random.default_rng(0)) if network is None else network
 
     def mapped(self, X: Float[AnyArray, "n c"]) -> Float[Array, "n _"]:
-        """Return the features with the outputs of the network beside them."""
+        """Return the features with the outputs of the network beside them.
+
+        Parameters
+        ----------
+        X : array (n, c)
+
+        Returns
+        -------
+        array (n, c + k)
+        """
         return jnp.concatenate([jnp.asarray(X), jax.lax.stop_gradient(self.network)(X)], axis=1)
 
     def gram(self, X1: First, X2: Second) -> Covariances:
-        """Return the covariances (n1, n2)."""
+        """Return the covariances (n1, n2) between the objects of X1 (n1, c) and X2 (n2, c)."""
         return self.kernel.gram(self.mapped(X1), self.mapped(X2))
 
     def diagonal(self, X: Float[AnyArray, "n c"]) -> Float[Array, " n"]:
-        """Return the variances (n,)."""
+        """Return the variances (n,) at the objects of X (n, c)."""
         return self.kernel.diagonal(self.mapped(X))
 
     def for_features(self, n_features: int) -> "Mapped":
-        """Return the same kernel with one lengthscale per feature and output."""
+        """Return the same kernel with one lengthscale for each of ``n_features`` features and each output."""
         return Mapped(self.kernel.for_features(n_features + self.network.n_outputs), self.network)

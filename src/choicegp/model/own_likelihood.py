@@ -29,6 +29,11 @@ class Likelihood(ErrorModel):
     `dominance_proba` are about dominance in the utilities, whatever the likelihood is.  A model with a likelihood of
     one's own cannot be saved: a file contains no code.
 
+    Attributes
+    ----------
+    name : str
+        The name of the class.
+
     Examples
     --------
     Each object is kept if its utility is above the mean of the set, but for errors:
@@ -69,10 +74,14 @@ class Likelihood(ErrorModel):
             are known: a number that is added to a utility of all objects must change nothing.
         present, chosen : bool Array (a,)
             Which objects the set really has, the others are padding and must have no influence; and which are chosen.
+
+        Returns
+        -------
+        Array ()
         """
 
     def of_kind(self, kind: str) -> ErrorModel:
-        """Return itself; other questions than which objects are kept are refused."""
+        """Return itself for the ``kind`` "keep"; other questions than which objects are kept are refused."""
         if kind != "keep":
             raise ChoiceGPError(
                 f"{self.name} says which objects are kept, and these sets ask for the {kind} object: leave them out "
@@ -81,14 +90,14 @@ class Likelihood(ErrorModel):
         return self
 
     def with_threshold(self) -> ErrorModel:
-        """Refuse: a threshold belongs to the rule."""
+        """Return nothing: a threshold belongs to the rule, and is refused."""
         raise ChoiceGPError(
             f"{self.name} has no threshold, which empty answers need: leave these sets out (empty='skip'), or use "
             "rule='pareto'"
         )
 
     def check_differences(self, n_utilities: int) -> None:
-        """Refuse a likelihood of the utilities themselves: inference knows the utilities of a set up to a number."""
+        """Refuse a likelihood of the ``n_utilities`` themselves, which inference knows up to a number for each set."""
         u = np.random.default_rng(0).normal(size=(n_utilities, 2))
         here, kept = np.array([True, True]), np.array([True, False])
         one, other = (float(self.log_prob(jnp.asarray(at), here, kept)) for at in (u, u + 1.0))
@@ -99,14 +108,17 @@ class Likelihood(ErrorModel):
             )
 
     def check_size(self, a: int) -> None:
-        """Refuse sets whose answers are too many to enumerate."""
+        """Refuse sets of ``a`` objects whose answers are too many to enumerate."""
         if a > MOST_OBJECTS:
             raise ChoiceGPError(
                 f"a set has {a} objects; with a likelihood of one's own, sets of at most {MOST_OBJECTS} are predicted"
             )
 
     def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
-        """Return p(C | A, u) of every subset C; bit i of its number is set where object i is chosen."""
+        """Return p(C | A, u), (2**a, ...), of every subset C at utilities ``u`` (d, a, ...).
+
+        Bit i of the number of a subset is set where object i is chosen.
+        """
         a = u.shape[1]
         self.check_size(a)
         subsets = jnp.asarray((np.arange(2**a)[:, None] >> np.arange(a)) & 1 == 1)
@@ -122,7 +134,10 @@ class Likelihood(ErrorModel):
     def log_likelihood(
         self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
     ) -> Float[Array, "*batch"]:
-        """Return log p(C | A, u) of many sets, or at many utilities."""
+        """Return log p(C | A, u), (...), of many sets or at many utilities ``u`` (d, a, ...).
+
+        ``present`` and ``chosen`` (a, ...) are masks, and ``lapse`` is the rate of random answers.
+        """
         d, a, *batch = u.shape
         trailing = (1,) * (u.ndim - 1 - present.ndim)
         masks = [jnp.broadcast_to(mask.reshape(mask.shape + trailing), (a, *batch)).reshape(a, -1) for mask in
@@ -134,7 +149,11 @@ class Likelihood(ErrorModel):
     def expected_derivatives(
         self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
     ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples, by automatic differentiation."""
+        """Return value, gradient and negative Hessian of log p, averaged over samples, by automatic differentiation.
+
+        ``u`` (d, a, m, s) are samples of the utilities of m sets, whose masks are ``present`` and ``chosen`` (a, m);
+        ``lapse`` is the rate of random answers.
+        """
 
         def of_sample(one: Float[Array, "d a"], here: Array, kept: Array) -> tuple[Array, ...]:
             def value(part: Float[Array, "d a"]) -> Float[Array, ""]:

@@ -28,11 +28,37 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from choicegp.model.kernels import Kernel
+from choicegp.errors import ChoiceGPError
+from choicegp.model.kernels import RBF, Kernel, Linear, Matern12, Matern32, Matern52
 from choicegp.model.shapes import AnyArray
+from choicegp.model.waves import Additive, Periodic
 
+_NAMED = {
+    "rbf": RBF,
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "linear": Linear,
+    "periodic": Periodic,
+    "additive": Additive,
+}
 THRESHOLD = -(2**31)
 """The code of the threshold, of which there is one; codes of ids are not negative."""
+
+
+def kernel_named(kernel: "str | Kernel") -> Kernel:
+    """Return the kernel of that name with its default parameters, or the kernel itself.
+
+    Examples
+    --------
+    >>> kernel_named("matern52").__class__.__name__
+    'Matern52'
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str) or kernel not in _NAMED:
+        raise ChoiceGPError(f"unknown kernel {kernel!r}: use one of {', '.join(_NAMED)} or a choicegp Kernel")
+    return _NAMED[kernel]()
 
 
 class Objects(NamedTuple):
@@ -142,6 +168,21 @@ class HyperPriors(NamedTuple):
     they are small unless the choices ask for more.  The threshold is one object, which says little about its variance:
     its prior is narrower.
 
+    Attributes
+    ----------
+    lengthscale, variance, period : (float, float)
+        Of kernels: mean and standard deviation of the logarithm.
+    effect_variance : (float, float)
+        Of effects of single objects.
+    warp : (float, float)
+    threshold_variance : (float, float)
+    ratio : (float, float)
+        Of what is a person's own, as a part of what people share.
+    own_threshold_variance : (float, float)
+        Of a person's own threshold around the threshold of all.
+    covariate_ratio, covariate_lengthscale : (float, float)
+        Of what people with similar covariates share, and of how similar they must be.
+
     Examples
     --------
     >>> HyperPriors(lengthscale=(0.0, 1.0)).variance
@@ -158,9 +199,21 @@ class HyperPriors(NamedTuple):
     threshold_variance: tuple[float, float] = (3.0, 1.5)
     ratio: tuple[float, float] = (-0.7, 1.5)
     own_threshold_variance: tuple[float, float] = (2.0, 1.5)
+    covariate_ratio: tuple[float, float] = (-0.7, 1.5)
+    covariate_lengthscale: tuple[float, float] = (0.5, 1.0)
 
     def for_features(self, n_features: int) -> "HyperPriors":
-        """Return the priors for that number of features."""
+        """Return the priors for a number of features.
+
+        Parameters
+        ----------
+        n_features : int
+
+        Returns
+        -------
+        HyperPriors
+            With half the logarithm of the number added to the mean of ``lengthscale``.
+        """
         mean, sd = self.lengthscale
         return self._replace(lengthscale=(mean + 0.5 * math.log(n_features), sd))
 

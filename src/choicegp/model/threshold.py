@@ -228,7 +228,7 @@ def _together(
             root = jnp.sqrt(jnp.where(zero, of_first, of_first + of_second))
             alone = of_second / jnp.where(root > 0.0, root, 1.0)  # the threshold, with a chosen object
             t = odds * jnp.where(beats | before, root[two], jnp.where(stands, alone[two], 0.0))
-            curvature += _coupling_curvature(t[None] * hazard, pairs)
+            curvature += coupling_curvature(t[None] * hazard, pairs)
         return gradient, curvature
 
     gap, second_slope = (
@@ -236,20 +236,6 @@ def _together(
         for up, down in ((ups[0] - ups[1], downs[0] - downs[1]), (ups[1], downs[1]))
     )
     return _Answers(value, share, gap, second_slope, of_both)
-
-
-def _coupling_curvature(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float[Array, "d a a m"]:
-    """Do as `coupling_curvature` does with the weights in the coupling, written out pair by pair for small sets."""
-    a, index = len(pairs.index), pairs.index
-    if a > WRITTEN_OUT:
-        return coupling_curvature(coupling, jnp.ones_like(coupling[0, 0]), pairs)
-    weights = []
-    for o, v in zip(pairs.first, pairs.second, strict=True):
-        # o has beaten v together with another object; or o and v have both beaten a third.
-        with_it = [coupling[:, index[o, v]] * coupling[:, index[p, v]] for p in range(v) if p != o]
-        both = [-coupling[:, index[o, w]] * coupling[:, index[v, w]] for w in range(v + 1, a)]
-        weights.append(jnp.mean(sum(with_it + both, jnp.zeros_like(coupling[:, 0])), axis=-1))
-    return laplacian(jnp.stack(weights, axis=1), pairs)
 
 
 def _mean_of_pairs(

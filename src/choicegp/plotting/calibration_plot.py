@@ -35,6 +35,14 @@ def plot_calibration(
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> plots.plot_calibration(model).get_title()
+    'Calibration on 3 sets, each predicted from the others'
     """
     if not hasattr(model, "encoding_"):
         raise ChoiceGPError("the model is not fitted yet: call fit(data) first")

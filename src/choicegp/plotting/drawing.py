@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DOLLAR = re.compile(r"(?<!\\)\$")
-_MOST_TICKS = 1000
+_MOST_TICKS = 200  # more of them would be one black bar
 _LONGEST_NAME = 28
 _MOST_NAMES = 15
 _LABEL: dict[str, Any] = {
@@ -23,18 +24,44 @@ _LABEL: dict[str, Any] = {
     "bbox": {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.6},
     "arrowprops": {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
 }  # fmt: skip
-_MOST_BARS = 40  # objects whose uncertainty is drawn
+_MOST_BARS = 16  # objects whose uncertainty is drawn: more would be a mesh
+_DIFFERENT = 3.0  # times as large: the smaller utility would be nearly a flat line
 _THRESHOLD: dict[str, Any] = {"color": "black", "zorder": 3.5}
 
 
 def new_panels(n: int) -> NDArray[Any]:
     """Return Axes of a new figure, at most four in a row, with one vertical scale."""
-    columns = n if n <= 3 else 3 if n <= 6 else 4
+    columns = n if n <= 3 else 2 if n == 4 else 3 if n <= 6 else 4
     figure = new_figure(max(5.6, 2.9 * columns), 1.1 + 2.3 * -(-n // columns))
     grid = panels(figure, n, columns, sharey=True)
     for ax in grid[::columns]:
         ax.set_ylabel(f"effect on utility,\n{UNIT}", fontsize=8)
     return grid
+
+
+def own_scales(
+    axes: NDArray[Any], effects: Sequence[FeatureEffect], of_all: Sequence[FeatureEffect]
+) -> NDArray[Any] | None:
+    """Give two utilities of very different size a vertical scale each, with a common zero; None where one serves both.
+
+    Answers without errors leave the scale of a utility open: one may be many times as large as the other, which would
+    be a flat line beside it. The size of a utility is how far its bands reach, over ``of_all`` features.
+    """
+    sizes = np.max([np.maximum(np.abs(one.low), np.abs(one.high)).max(axis=0) for one in of_all], axis=0)
+    if len(sizes) != 2 or not 0.0 < _DIFFERENT * sizes.min() < sizes.max():
+        return None
+    seconds = np.array([ax.twinx() for ax in axes], dtype=object)
+    ends = np.array([(one.low.min(axis=0) / sizes, one.high.max(axis=0) / sizes) for one in effects])
+    low, high = 1.06 * ends[:, 0].min(), 1.06 * ends[:, 1].max()
+    columns = axes[0].get_gridspec().ncols
+    for place, (ax, second) in enumerate(zip(axes, seconds, strict=True)):
+        ax.set_ylim(low * sizes[0], high * sizes[0])
+        second.set_ylim(low * sizes[1], high * sizes[1])
+        is_last = place % columns == columns - 1 or place == len(axes) - 1
+        for i, (own, labelled) in enumerate(((ax, place % columns == 0), (second, is_last))):
+            own.tick_params(axis="y", colors=COLOURS[i], labelleft=labelled and i == 0, labelright=labelled and i == 1)
+            own.set_ylabel(f"effect on utility {i + 1},\n{UNIT}" if labelled else "", fontsize=8, color=COLOURS[i])
+    return seconds
 
 
 def utility_style(utility: int, line: bool = True, marker: bool = False) -> dict[str, Any]:
@@ -44,38 +71,42 @@ def utility_style(utility: int, line: bool = True, marker: bool = False) -> dict
     return {"color": COLOURS[i], "label": f"utility {utility + 1}", **shape}
 
 
-def draw_effect(ax: "Axes", effect: FeatureEffect) -> None:
-    """Draw mean and band of every utility along a feature; categories as points with bars."""
+def draw_effect(ax: "Axes", effect: FeatureEffect, second: "Axes | None" = None) -> None:
+    """Draw mean and band of every utility along a feature; categories as points with bars.
+
+    The second utility is drawn on ``second``, where it has a scale of its own.
+    """
+    scales = [second if second is not None and i == 1 else ax for i in range(effect.mean.shape[1])]
     if effect.kind == "numeric":
-        _draw_lines(ax, effect)
+        _draw_lines(ax, scales, effect)
     else:
-        _draw_categories(ax, effect)
+        _draw_categories(ax, scales, effect)
     ax.set_xlabel(wrapped(effect.name, 28))
 
 
-def _draw_lines(ax: "Axes", effect: FeatureEffect) -> None:
-    n_utilities = effect.mean.shape[1]
+def _draw_lines(ax: "Axes", scales: list["Axes"], effect: FeatureEffect) -> None:
+    n_utilities = len(scales)
     faint = 0.18 if n_utilities < 3 else 0.3 / n_utilities  # many bands lie over each other
     for i in range(n_utilities):
         style = utility_style(i, marker=len(effect.grid) == 1)  # a line through a single value would not be seen
         low, high = effect.low[:, i], effect.high[:, i]
-        ax.fill_between(effect.grid, low, high, color=style["color"], alpha=faint, linewidth=0)
-        ax.plot(effect.grid, effect.mean[:, i], linewidth=1.6, **style)
+        scales[i].fill_between(effect.grid, low, high, color=style["color"], alpha=faint, linewidth=0)
+        scales[i].plot(effect.grid, effect.mean[:, i], linewidth=1.6, **style)
     values = np.unique(effect.values)
     values = values[:: 1 + len(values) // _MOST_TICKS]
     mark_values(ax, values, label="objects shown", markeredgewidth=0.7)
     ax.locator_params(axis="x", nbins=5)
 
 
-def _draw_categories(ax: "Axes", effect: FeatureEffect) -> None:
-    n_utilities = effect.mean.shape[1]
+def _draw_categories(ax: "Axes", scales: list["Axes"], effect: FeatureEffect) -> None:
+    n_utilities = len(scales)
     places = np.arange(len(effect.grid))
     for i in range(n_utilities):
         mean = effect.mean[:, i]
         beside = places + (i - (n_utilities - 1) / 2) * min(0.18, 0.6 / n_utilities)
         interval = np.maximum([mean - effect.low[:, i], effect.high[:, i] - mean], 0.0)
         style = utility_style(i, line=False, marker=True)
-        ax.errorbar(beside, mean, yerr=interval, markersize=5, capsize=2.5, elinewidth=1.2, **style)
+        scales[i].errorbar(beside, mean, yerr=interval, markersize=5, capsize=2.5, elinewidth=1.2, **style)
     names = [short(category) for category in effect.grid]
     room = 72 * ax.bbox.width / ax.figure.dpi
     crowded = max(map(len, names)) * len(names) * 6.5 > room
@@ -152,6 +183,13 @@ def draw_front(
     some = f"\n({written} of {n_points} are named)" if written < n_points else ""
     marked.set_label(f"Undominated: no other\nobject is{some}.")
     ax.legend(**BESIDE)
+
+
+def near_the_front(mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark the front and the objects that one standard deviation more in every utility would lift to it."""
+    best, lifted = mean[front], mean + np.nan_to_num(sd)
+    beaten = np.array([bool(np.any(np.all(best >= one, axis=1))) for one in lifted])
+    return front | ~beaten
 
 
 def _barred(front: NDArray[np.bool_], near: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], str]:

@@ -35,6 +35,14 @@ def plot_drivers(model: "ChoiceGP", *, effects: Effects | None = None) -> NDArra
     Returns
     -------
     array of Axes (n_utilities,)
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> [label.get_text() for label in plots.plot_drivers(model)[0].get_yticklabels()]
+    ['x0']
     """
     effects = model_effects(model) if effects is None else effects
     n_utilities, n_features = effects.relevance.mean.shape

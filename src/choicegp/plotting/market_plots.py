@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _BAR: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "markersize": 5, "linestyle": ""}
 _KEEP: dict[str, Any] = {"color": COLOURS[0], "marker": "o", **_BAR}
 _TAKE: dict[str, Any] = {"color": COLOURS[1], "marker": "s", **_BAR}
+_PARTS = ("before", "after", "difference")
 _BESIDE_EACH_OTHER = 0.13  # how far two marks of one row are from its middle
 
 
@@ -33,6 +34,15 @@ def plot_shares(shares: pd.DataFrame) -> NDArray[Any]:
     Returns
     -------
     array of Axes (n_assortments,)
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> keep = {"keep": [0.5, 0.8], "keep_low": [0.4, 0.7], "keep_high": [0.6, 0.9]}
+    >>> take = {"take": [0.3, 0.7], "take_low": [0.2, 0.6], "take_high": [0.4, 0.8]}
+    >>> shares = pd.DataFrame({"assortment": "today", "object": ["Alder", "Dune"], **keep, **take})
+    >>> [ax.get_title() for ax in plots.plot_shares(shares)]
+    ['today']
     """
     _check(shares, "shares", "assortment", "object", "keep", "take")
     groups = list(shares.groupby("assortment", sort=False))
@@ -65,16 +75,28 @@ def plot_what_if(changes: pd.DataFrame) -> NDArray[Any]:
     -------
     array of Axes (2,)
         Of the shares who keep each object, and who take it.
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> one = {"before": 0.5, "after": 0.3, "difference": -0.2, "difference_low": -0.3, "difference_high": -0.1}
+    >>> both = {f"{share}_{name}": [value] for share in ("keep", "take") for name, value in one.items()}
+    >>> changes = pd.DataFrame({"object": ["Alder"], **both})
+    >>> [ax.get_xlabel() for ax in plots.plot_what_if(changes)]
+    ['share who keep it, from 0 to 1', 'share who take it, from 0 to 1']
     """
-    _check(changes, "what_if", "object", "keep_before", "keep_difference", "take_before", "take_difference")
+    _check(changes, "what_if", "object", *(f"{name}_{part}" for name in ("keep", "take") for part in _PARTS))
     figure = new_figure(8.4, 1.7 + 0.36 * len(changes))
     grid = panels(figure, 2, sharex=True, sharey=True)
     places = np.arange(len(changes))
     for ax, name, style in zip(grid, ("keep", "take"), (_KEEP, _TAKE), strict=True):
         before = changes[f"{name}_before"]
         ax.plot(before, places, marker="|", color="0.35", markersize=11, linestyle="", label="Before the changes.")
+        # Of what is withdrawn nobody's share is left, however uncertain the share was before.
+        withdrawn = changes[f"{name}_after"] == 0.0
         moved = pd.DataFrame({
-            name + end: before + changes[f"{name}_difference{end}"] for end in ("", "_low", "_high")
+            name + end: (before + changes[f"{name}_difference{end}"]).clip(0.0, 1.0).mask(withdrawn, 0.0)
+            for end in ("", "_low", "_high")
         })  # fmt: skip
         _draw_rows(ax, moved, name, 0.0, label="After them, with the 95%\ninterval of the difference.", **style)
         ax.set_xlabel(f"share who {name} it, from 0 to 1", fontsize=9)
@@ -98,6 +120,15 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> names = {"changed": list("AABB"), "object": list("ABAB"), "kind": ["own", "cross", "cross", "own"]}
+    >>> keep = {"keep": [-1.2, 0.4, 0.3, -0.8], "keep_low": [-1.5, 0.2, -0.1, -1.1]}
+    >>> found = pd.DataFrame({**names, **keep, "keep_high": [-0.9, 0.6, 0.7, -0.5], "take": 0.0})
+    >>> plots.plot_elasticities(found).get_ylabel()
+    'one percent more for this object'
     """
     _check(elasticities, "elasticities", "changed", "object", "kind", "keep", "take")
     if share not in ("keep", "take"):
@@ -111,13 +142,14 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
     largest = max(np.abs(values).max(), 1e-9)
     picture = ax.imshow(values, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
     for i, j in np.ndindex(values.shape):
-        text = f"{values[i, j]:.2f}\n{low[i, j]:.2f} to {high[i, j]:.2f}"
+        middle, lower, upper = (_in_cell(float(numbers[i, j])) for numbers in (values, low, high))
+        text = f"{middle}\n{lower} to {upper}"
         dark = np.abs(values[i, j]) > 0.6 * largest
         weight = "bold" if clear[i, j] else "normal"
         colour = "white" if dark else "black"
         ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=colour, fontweight=weight)
-    ax.set_xticks(range(len(columns)), [short(name) for name in columns])
-    ax.set_yticks(range(len(rows)), [short(name) for name in rows])
+    ax.set_xticks(range(len(columns)), [wrapped(short(name), 13) for name in columns])
+    ax.set_yticks(range(len(rows)), [wrapped(short(name), 22) for name in rows])
     ax.set(xlabel=f"share of people who {share} this", ylabel="one percent more for this object")
     ax.figure.colorbar(picture, ax=ax, label="change of the share, in percent")
     ax.set_title("Elasticities, with 95% intervals (bold: without 0)", fontsize=11)
@@ -136,15 +168,26 @@ def plot_worth(worth: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axes":
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> worth = {"object": ["Alder"], "worth": [120.0], "worth_low": [80.0], "worth_high": [170.0], "no_price": [0.0]}
+    >>> plots.plot_worth(pd.DataFrame(worth)).get_title()
+    'What the change is worth, with 95% intervals'
     """
     _check(worth, "worth", "object", "worth", "worth_low", "worth_high", "no_price")
     ax = ax or new_axes(6.6, 1.4 + 0.36 * len(worth))
     _draw_rows(ax, worth, "worth", 0.0, label="median over draws", **_KEEP)
     for place in np.flatnonzero(worth["worth"].isna()).tolist():
         text = f"no such price in {worth['no_price'].iloc[place]:.0%} of the draws"
-        across = ax.get_yaxis_transform()
-        ax.text(0.5, place, text, transform=across, ha="center", va="center", fontsize=8, color="0.35")
-    ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "color": "0.35"}
+        around = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        ax.text(0.5, place, text, transform=ax.get_yaxis_transform(), bbox=around, **style)
+    if worth["worth"].notna().any():
+        ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    else:
+        ax.set_xticks([])  # there is no number to read off
     _name_rows(ax, worth["object"])
     ax.set_xlabel("change of the price, in its own units, that leaves\nthe share of people who keep it as it was")
     ax.set_title("What the change is worth, with 95% intervals", fontsize=11)
@@ -163,6 +206,14 @@ def plot_diversion(diversion: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axe
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import plots
+    >>> ends = {"diverted_low": 0.2, "diverted_high": 0.8, "instead_low": 0.1, "instead_high": 0.9}
+    >>> diversion = pd.DataFrame({"object": ["Alder", "Dune"], "diverted": [0.6, 0.4], "instead": [0.7, 0.3], **ends})
+    >>> plots.plot_diversion(diversion).get_xlabel()
+    'share of people, from 0 to 1'
     """
     _check(diversion, "diversion", "object", "diverted", "instead")
     ax = ax or new_axes(7.4, 1.4 + 0.4 * len(diversion))
@@ -189,6 +240,16 @@ def plot_segments(segments: "Segments") -> NDArray[Any]:
     Returns
     -------
     array of Axes (k,)
+
+    Examples
+    --------
+    >>> from choicegp import Segments, plots
+    >>> one = {"difference": [0.2, -0.2], "difference_low": [0.1, -0.3], "difference_high": [0.3, -0.1]}
+    >>> differences = pd.DataFrame({"segment": [1, 2], "feature": "price", **one})
+    >>> table = pd.DataFrame({"segment": [1, 2], "share": [0.6, 0.4]})
+    >>> found = Segments(table, pd.DataFrame(), differences, 0.9)
+    >>> [ax.get_title() for ax in plots.plot_segments(found)]
+    ['segment 1 (60% of people)', 'segment 2 (40% of people)']
     """
     if not hasattr(segments, "differences"):
         raise ChoiceGPError(f"pass what model.segments returns; got {kind_of(segments)}")
@@ -203,9 +264,16 @@ def plot_segments(segments: "Segments") -> NDArray[Any]:
         ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
         ax.set_title(f"segment {number} ({share:.0%} of people)", fontsize=10)
     _name_rows(grid[0], groups[0][1]["feature"])
-    figure.supxlabel("percentage points by which more of the feature is kept more often than by others", fontsize=9)
+    more = "one standard deviation more of the feature"
+    words = f"percentage points by which objects with {more}\nare kept more often than by others"
+    figure.supxlabel(words, fontsize=9)
     figure.suptitle(f"What sets segments apart (stability {segments.stability:.2f})", fontsize=11)
     return grid
+
+
+def _in_cell(value: float) -> str:
+    """Write a number with two decimals, a large one without; never minus zero."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{round(value, 2) + 0.0:.2f}"
 
 
 def _draw_rows(ax: "Axes", frame: pd.DataFrame, name: str, shift: float, **style: Any) -> None:

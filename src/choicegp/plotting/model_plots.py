@@ -17,7 +17,9 @@ from choicegp.plotting.drawing import (
     draw_effect,
     draw_front,
     draw_ranking,
+    near_the_front,
     new_panels,
+    own_scales,
     short,
     utility_keys,
     utility_label,
@@ -58,11 +60,11 @@ def plot_utilities(model: "ChoiceGP", feature: str | None = None, *, ax: "Axes |
 
     Examples
     --------
-    >>> from choicegp import ChoiceGP, datasets
-    >>> data = datasets.sincos(n_objects=24, n_sets=24).data
-    >>> model = ChoiceGP(n_utilities=2, intervals="none", n_restarts=1, max_iter=40).fit(data)
-    >>> plot_utilities(model).get_xlabel()
-    'x'
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> plots.plot_utilities(model).get_xlabel()
+    'x0'
     """
     _check_fitted(model)
     name = _feature(model, feature)
@@ -90,7 +92,8 @@ def plot_effects(
     """Draw what each feature does to each utility, one panel per feature, with 95% bands.
 
     The effect of a feature at a value is the utility averaged over the training objects as that feature alone
-    is set to the value, relative to its average.
+    is set to the value, relative to its average. Two utilities of which one is much larger have a vertical scale each,
+    the second on the right.
 
     Parameters
     ----------
@@ -106,6 +109,14 @@ def plot_effects(
     Returns
     -------
     array of Axes (n_features,)
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> [ax.get_xlabel() for ax in plots.plot_effects(model)]
+    ['x0']
     """
     _check_fitted(model)
     effects = model_effects(model) if effects is None else effects
@@ -117,8 +128,9 @@ def plot_effects(
         panels = np.asarray(axes, dtype=object).ravel()
         if len(panels) != len(chosen):
             raise ChoiceGPError(f"there are {len(chosen)} features to draw but {len(panels)} axes")
-    for ax, effect in zip(panels, chosen, strict=True):
-        draw_effect(ax, effect)
+    seconds = own_scales(panels, chosen, effects.features) if axes is None else None
+    for k, (ax, effect) in enumerate(zip(panels, chosen, strict=True)):
+        draw_effect(ax, effect, None if seconds is None else seconds[k])
         ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
     keys = utility_keys(n_utilities, {effect.kind for effect in chosen})
     if axes is not None:
@@ -163,6 +175,14 @@ def plot_objects(
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> [label.get_text() for label in plots.plot_objects(model).get_yticklabels()]  # the best on top
+    ['x0 2', 'x0 1', 'x0 0']
     """
     _check_fitted(model)
     objects, ids = _objects_to_draw(model, X, data)
@@ -181,7 +201,7 @@ def plot_objects(
     unit = 1e-9 * max(np.abs(mean).max(), 1e-300)
     mean = np.round(mean / unit) * unit
     front = undominated(mean)
-    near = _near_the_front(mean, sd, front)
+    near = near_the_front(mean, sd, front)
     in_all = "both" if d == 2 else f"all {d}"
     shown = [across, up]
     placed = None if threshold is None else threshold[:, shown]
@@ -189,13 +209,6 @@ def plot_objects(
     ax.set_title(f"Objects by their utilities; no other beats a marked one in {in_all}", fontsize=11)
     draw_front(ax, mean[:, shown], sd[:, shown], front, near, [short(i) for i in labels], placed, in_all)
     return ax
-
-
-def _near_the_front(mean: NDArray[np.float64], sd: NDArray[np.float64], front: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark the front and the objects that one standard deviation more in every utility would lift to it."""
-    best, lifted = mean[front], mean + np.nan_to_num(sd)
-    beaten = np.array([bool(np.any(np.all(best >= one, axis=1))) for one in lifted])
-    return front | ~beaten
 
 
 def _labels(model: "ChoiceGP", objects: Any, ids: Sequence[Any], names: Sequence[str] | None) -> list[str]:
@@ -222,6 +235,14 @@ def plot_relevance(model: "ChoiceGP", *, effects: Effects | None = None, ax: "Ax
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> [label.get_text() for label in plots.plot_relevance(model).get_yticklabels()]
+    ['x0']
     """
     _check_fitted(model)
     effects = model_effects(model) if effects is None else effects
@@ -260,6 +281,14 @@ def plot_elbo(model: "ChoiceGP", *, ax: "Axes | None" = None) -> "Axes":
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData, ChoiceGP, plots
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
+    >>> plots.plot_elbo(model).get_ylabel()
+    'evidence lower bound (nats)'
     """
     _check_fitted(model)
     if not hasattr(model, "elbo_"):

@@ -30,6 +30,17 @@ def plot_selection(found: "SelectionResult | ChosenNumber", *, ax: "Axes | None"
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from choicegp import SelectionResult, plots
+    >>> numbers = pd.Index([1, 2, 3], name="n_utilities")
+    >>> scores = {"elpd": [-90.0, -41.0, -43.0], "elpd_diff": [49.0, 0.0, 2.0]}
+    >>> scores |= {"se": [9.0, 6.0, 6.0], "dse": [8.0, 0.0, 1.0]}
+    >>> found = SelectionResult(2, pd.DataFrame(scores, index=numbers), {}, "the best score", {})
+    >>> plots.plot_selection(found).get_xlabel()
+    'number of utilities'
     """
     ax = ax or new_axes(6.4, 3.8)
     table = found.table

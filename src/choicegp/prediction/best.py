@@ -18,7 +18,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import sobol_normals
-from choicegp.inference.respondents.posterior import AnyPosterior
+from choicegp.inference.respondents.personal import AnyPosterior
 from choicegp.model.error_models import Discernibility, ErrorModel, GaussianNoise
 from choicegp.model.likelihood import MAX_ENUMERATED
 from choicegp.model.prior import Objects

@@ -25,7 +25,7 @@ from choicegp.data.packing import sets_by_size, split_sets
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import Marginals, sobol_normals
-from choicegp.inference.respondents.posterior import AnyPosterior
+from choicegp.inference.respondents.personal import AnyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, Discernibility, ErrorModel
 from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, MAX_SUMMED, pair_logs, subset_probabilities
 from choicegp.model.prior import THRESHOLD, Objects

@@ -2,14 +2,17 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import split_sets
+from choicegp.errors import TrustWarning
 from choicegp.fitting.record import Fitted
 from choicegp.inference.respondents.posterior import NEW, StudyPosterior
 from choicegp.model.prior import Objects
@@ -36,6 +39,8 @@ def _of_people(
 ) -> "Predictor | MixedPredictor":
     """Predict the answers of each person; one who is not known, or not named, is a new one of the population."""
     objects = fitted.objects(data) if objects is None else objects
+    if data.respondents is None:
+        data = replace(data, covariates=None)
     numbers = np.full(len(data), NEW) if data.respondents is None else study.numbers(data.respondents)
     places = study.places_of(numbers)
     if data.respondents is not None and np.any(numbers == NEW):
@@ -44,7 +49,7 @@ def _of_people(
         warnings.warn(
             f"{unknown} of the {len(named)} respondents that these sets name are not known to the model: they are "
             "predicted as new people",
-            UserWarning,
+            TrustWarning,
             stacklevel=2,
         )
     kinds = np.full(len(data), "keep") if data.kinds is None else data.kinds
@@ -52,7 +57,13 @@ def _of_people(
     for crowd in np.unique(places[:, 0]).tolist():
         mine = places[:, 0] == crowd
         known, own = np.unique(np.maximum(places[mine, 1], 0), return_inverse=True)
-        posterior = jax.tree.map(jnp.asarray, study.of_crowd(crowd, known))
+        covariates = None
+        if crowd == NEW and study.covariates is not None and data.covariates is not None:
+            # New people are told apart by their covariates alone.
+            own, strangers = pd.factorize(np.asarray(data.respondents, dtype=object)[mine])
+            covariates = study.covariates.coded(data.covariates, strangers.tolist())
+        of_crowd = study.of_crowd if study.draws is None else study.drawn_crowd
+        posterior = jax.tree.map(jnp.asarray, of_crowd(crowd, known, covariates))
         person = np.zeros(len(data), int)
         person[mine] = own.ravel()
         for kind in ("keep", "best", "worst"):

@@ -50,8 +50,10 @@ class Segments(NamedTuple):
     As `ChoiceGP.segments` returns it:
 
     >>> from choicegp import Segments
-    >>> Segments._fields
-    ('table', 'people', 'differences', 'stability')
+    >>> one = {"segment": [1], "people": [9], "share": [1.0], "medoid": ["ann"], "in_words": ["keeps what is cheap"]}
+    >>> print(Segments(pd.DataFrame(one), pd.DataFrame(), pd.DataFrame(), 0.85))
+    Segment 1: 9 respondents (100%), such as ann; keeps what is cheap.
+    Stability 0.85: the answers settle who belongs to which segment.
     """
 
     table: pd.DataFrame
@@ -221,5 +223,5 @@ def _in_words(names: Sequence[str], numeric: np.ndarray, apart: dict[str, np.nda
         if clear[j]:
             more = "more" if apart["difference"][j] > 0 else "less"
             what = f"a high {names[j]}" if numeric[j] else names[j]
-            parts.append(f"{what} ({more} often, by {100 * size[j]:.0f} points)")
-    return f"unlike others, they keep objects with {', '.join(parts)}" if parts else "nothing clearly sets them apart"
+            parts.append(f"objects with {what} {more} often (by {100 * size[j]:.0f} percentage points)")
+    return f"compared with others, they keep {', '.join(parts)}" if parts else "nothing clearly sets them apart"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from choicegp.inference.expectation import Marginals, of_differences, samples
-from choicegp.inference.respondents.posterior import AnyPosterior, PersonalPosterior
+from choicegp.inference.respondents.personal import AnyPosterior, PersonalDraws, PersonalPosterior
 from choicegp.model.prior import Objects, UtilityPrior
 
 
@@ -19,7 +19,7 @@ class SetUtilities(NamedTuple):
     marginal : Marginals
         Where there are draws, of what no draw knows: every array has a leading axis of H settings.
     moves : Array (H, p, a, m, S) or None
-        What each draw predicts.
+        What each draw predicts; of people, whose parts are drawn together, for d utilities.
     shared : bool
         Whether the first part is shared by all utilities.
     """
@@ -47,6 +47,8 @@ def set_utilities(posterior: AnyPosterior, objects: Objects, n_points: int) -> S
         assert objects.people is not None
         mean, covariance = posterior.moments(objects.people[0], objects)
         return SetUtilities(of_differences(mean, covariance[0] if len(mean) == 1 else covariance))
+    if isinstance(posterior, PersonalDraws):
+        return _of_people(posterior.some(n_points), objects, n_points)
     draws = posterior.draws
     if draws is None:
         cross, covariance = _inside_sets(posterior.prior, posterior.objects, objects, posterior.gain)
@@ -68,6 +70,17 @@ def set_utilities(posterior: AnyPosterior, objects: Objects, n_points: int) -> S
 
     marginal, moves = jax.lax.map(of_setting, (draws.prior, draws.inverse, dual))
     return SetUtilities(marginal, moves, posterior.prior.shared)
+
+
+def _of_people(posterior: PersonalDraws, objects: Objects, n_points: int) -> SetUtilities:
+    assert objects.people is not None
+    means, covariances = posterior.in_sets(objects.people[0], objects)
+    moves = jnp.repeat(means, n_points // (means.shape[0] * means.shape[-1]), axis=-1)
+    d = posterior.n_utilities
+    marginal = jax.vmap(lambda mean, own: of_differences(jnp.zeros_like(mean), own[0] if d == 1 else own))(
+        means[..., 0], covariances
+    )
+    return SetUtilities(marginal, moves - moves[:, :, :1])
 
 
 def _inside_sets(prior: UtilityPrior, shown: Objects, objects: Objects, gain: Array) -> tuple[Array, Array]:

@@ -67,6 +67,7 @@ class LongColumns(NamedTuple):
     found: tuple[tuple[str, str, int], ...] = ()
     remarks: tuple[Warning, ...] = ()
     totals: Defect | None = None
+    covariates: pd.DataFrame | None = None
 
 
 class Opened(NamedTuple):
@@ -88,9 +89,9 @@ def question_of(kind: str | None) -> tuple[Question, str | None]:
 
 def long_columns(
     frame: Any, roles: Roles, features: Sequence[str] | None, numbers: NumberForm = _NO_NUMBERS, *,
-    own_kinds: bool = False,
+    own_kinds: bool = False, covariates: Sequence[str] = (),
 ) -> LongColumns:  # fmt: skip
-    """Find the columns of a long table; some may hold numbers with a currency or a unit.
+    """Find the columns of a long table; some may hold numbers with a currency or a unit, or describe the respondent.
 
     With ``own_kinds`` a column ``kind`` that holds nothing but kinds of sets, as ``to_long`` writes it, is taken for
     what it is, unless it is named among the features.
@@ -113,7 +114,20 @@ def long_columns(
         names = ", ".join(f"{name!r} ({role})" for role, name in absent)
         no_choices = "; pass chosen=None (--no-choices) if there are no choices" if "chosen" in dict(absent) else ""
         free = [column for column in table.columns if column not in taken]
-        raise ChoiceGPError(f"{source}: there is no column {names}; {_help(roles, absent, free)}{has}{no_choices}")
+        offered = _offered(roles, absent, free)
+        unknown = ", ".join(f"{role}='COLUMN'" for role in dict(absent) if role not in offered)
+        name_them = f"; name the right one with {unknown}" if unknown else ""
+        raise ChoiceGPError(
+            f"{source}: there is no column {names}; {_hints(offered, free)}{has}{name_them}{no_choices}"
+        )
+    of_people = name_list(covariates, "covariates") if len(covariates) else []
+    if of_people and roles.respondent is None:
+        raise ChoiceGPError("covariates describe the respondents: pass respondent=COLUMN too")
+    for name in of_people:
+        if name not in table.columns:
+            close = "".join(f"did you mean {one!r}? " for one in close_names(name, table.columns))
+            raise ChoiceGPError(f"{source}: there is no column {name!r} (covariates); {close}{has}")
+    taken += of_people
     wanted = [name for name in table.columns if name not in taken]
     if features is not None:
         wanted = name_list(features, "features")
@@ -134,12 +148,13 @@ def long_columns(
     found: dict[str, Any] = {role: table.get(name) for role, name in roles._asdict().items() if role != "set_id"}
     set_id = joined_ids([table[name] for role, name in roles.columns() if role == "set_id"])
     return LongColumns(
-        rows=rows, source=source, features=chosen_features, set_id=set_id, remarks=remarks, totals=totals, **found
-    )
+        rows=rows, source=source, features=chosen_features, set_id=set_id, remarks=remarks, totals=totals,
+        covariates=table[of_people] if of_people else None, **found,
+    )  # fmt: skip
 
 
-def _help(roles: Roles, absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> str:
-    """Say which columns may be meant by names that are not there."""
+def _offered(roles: Roles, absent: Sequence[tuple[str, Any]], free: Sequence[Any]) -> dict[str, Any]:
+    """Return which columns may be meant by names that are not there, for each role."""
     # The closest first, so that Choice is taken for choice, not for choice_id.
     pairs = sorted(
         ((_closeness(name, one), role, name, one) for role, name in absent for one in free), key=lambda pair: -pair[0]
@@ -155,7 +170,11 @@ def _help(roles: Roles, absent: Sequence[tuple[str, Any]], free: Sequence[Any]) 
     # Of a set id of several columns all are offered: one alone would join the sets of several people.
     of_set = [meant.get(("set_id", name), name) for role, name in roles.columns() if role == "set_id"]
     offered = {role: of_set if role == "set_id" and len(of_set) > 1 else one for (role, _), one in meant.items()}
-    offers = ", ".join(f"{role}={offered[role]!r}" for role in dict(absent) if role in offered)
+    return {role: offered[role] for role in dict(absent) if role in offered}
+
+
+def _hints(offered: dict[str, Any], free: Sequence[Any]) -> str:
+    offers = ", ".join(f"{role}={one!r}" for role, one in offered.items())
     hint = wide_hint(free)
     return (f"did you mean {offers}? " if offers else "") + (f"{hint}; " if hint else "")
 

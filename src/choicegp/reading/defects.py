@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.checks import check_one_of, counted, plain, whole_number
-from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingWarning
 
 if TYPE_CHECKING:
     from choicegp.reading.encoding import FeatureEncoding
@@ -292,7 +292,9 @@ def _without_spoiled(draft: Draft, findings: Findings, gone: NDArray[np.bool_]) 
     outside = sum(k < 0 and defect.row is not None for k, defect in findings.found())
     if outside:
         parts += f" and {counted(outside, 'row')} outside any set"
-    findings.remarks.append(UserWarning(f"{parts} were left out ({counted(len(defects), 'defect')}); see data.skipped"))
+    findings.remarks.append(
+        ReadingWarning(f"{parts} were left out ({counted(len(defects), 'defect')}); see data.skipped")
+    )
     return kept
 
 

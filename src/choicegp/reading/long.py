@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from choicegp.checks import id_array, plain
-from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingWarning
 from choicegp.reading.columns import LongColumns, wide_hint
 from choicegp.reading.defects import (
     ADVICE,
@@ -114,19 +114,19 @@ def _remark_on_sets(
         codes = factorized(columns.features[name])[0]
         if (codes != codes[first_of_set][of_set])[of_set >= 0].any():
             findings.remarks.append(
-                UserWarning(
+                ReadingWarning(
                     f"one set id serves several values of {name!r}, which is read as a feature: if it names people, "
                     "the set id lacks a column" + ("" if set_id is None else f"; pass set_id={[name, set_id]!r}")
                 )
             )
             return
         findings.remarks.append(
-            UserWarning(f"column {name!r} is read as a feature; if it names people, pass respondent={name!r}")
+            ReadingWarning(f"column {name!r} is read as a feature; if it names people, pass respondent={name!r}")
         )
     large = (sizes > MANY_OBJECTS) & (columns.absent is None)  # a wide table lists what is shown at once
     if large.any():
         findings.remarks.append(
-            UserWarning(
+            ReadingWarning(
                 f"{large.sum()} of {len(sizes)} sets show more than {MANY_OBJECTS} objects, the largest "
                 f"{sizes.max()}: if no one saw as many at once, the set id lacks a column such as the respondent"
                 + ("" if set_id is None else f"; pass set_id={['respondent', set_id]!r}")
@@ -135,7 +135,7 @@ def _remark_on_sets(
     hint = wide_hint(list(columns.features.columns)) if sizes.max() == 1 and columns.absent is None else ""
     if hint:
         findings.advice["wrong-flag"] = hint
-        findings.remarks.append(UserWarning(f"every set shows one object, and {hint}"))
+        findings.remarks.append(ReadingWarning(f"every set shows one object, and {hint}"))
 
 
 def _first_places(codes: NDArray[np.int64]) -> NDArray[np.int64]:

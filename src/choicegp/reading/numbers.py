@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from choicegp.checks import listed
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, ReadingWarning
 from choicegp.reading.defects import factorized, is_missing
 
 MANY_LEVELS = 20
@@ -170,7 +170,7 @@ def remarks_on_words(features: pd.DataFrame, names: Iterable[str]) -> list[Warni
         others = [other for other in rest if other != name]
         if 2 * len(measured) > len(words) and len(measured) > 1:
             found.append(
-                UserWarning(
+                ReadingWarning(
                     f"column {name!r} is read as words, though most are numbers with a currency or a unit, such as "
                     f"{measured[0]!r}; to read them as numbers, pass numbers={[name]!r}"
                 )
@@ -178,7 +178,7 @@ def remarks_on_words(features: pd.DataFrame, names: Iterable[str]) -> list[Warni
         elif len(words) > MANY_LEVELS or (len(words) >= _FEW_ROWS and len(words) > _UNIQUE * len(column)):
             leave = f"; to leave it out, pass features={others[:6]!r}" if others and len(others) <= 6 else ""
             found.append(
-                UserWarning(
+                ReadingWarning(
                     f"column {name!r} has {len(words)} different words in {len(column)} rows, and each becomes a "
                     f"feature{leave or '; to leave it out, name the columns of features'}"
                 )

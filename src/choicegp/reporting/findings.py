@@ -18,7 +18,7 @@ from choicegp.reporting.summaries import drivers_in_words
 
 _MOST_ROWS = 200  # of the table of objects
 _FIRST_ROWS = 15
-_MOST_FEATURES = 6  # columns of that table
+_MOST_FEATURES = 5  # columns of that table
 _N_SHORT = 10
 _N_TOGETHER = 6  # objects of the short list that are offered together
 _MOST_PANELS = 6  # assortments that are drawn
@@ -30,7 +30,7 @@ def drivers_section(asked: Asked) -> Markup:
     if effects is None:
         why = f"A {type(model).__name__} does not say what drives the choices: fit a ChoiceGP for that."
         return element("p", why, class_="note")
-    words = drivers_in_words(model, effects)
+    words = drivers_in_words(model, effects, sizes=True)
     first = asked.picture(
         plot_drivers(model, effects=effects), f"What each utility depends on. {' '.join(words.split())}",
         "Long bars matter most. A grey bar is a feature whose direction the answers do not settle.",
@@ -66,7 +66,11 @@ def objects_section(asked: Asked) -> Markup:
     text = f"{counted(kept, 'object')} of {len(names)} {verb} undominated: no other is better in every utility."
     if n_utilities == 1:
         text = "With one utility there is one order of all objects."
-    first = table(frame.iloc[:_FIRST_ROWS], "The first objects: the undominated ones, then those with high utilities.")
+    caption = "The undominated objects, then those with high utilities."
+    caption += "" if found.lower is None else " In brackets: 95% intervals."
+    which = "first" if asked.effects is None else "most relevant"
+    caption += f" Of the features, the {_MOST_FEATURES} {which} ones." if len(asked.features) > _MOST_FEATURES else ""
+    first = table(frame.iloc[:_FIRST_ROWS], caption)
     rest = frame.iloc[_FIRST_ROWS:_MOST_ROWS]
     more = None
     if len(rest):
@@ -82,10 +86,12 @@ def _object_table(asked: Asked, found: Any, front: np.ndarray, names: list[str])
     if found.mean.shape[1] > 1:
         frame["undominated"] = ["yes" if one else "no" for one in front]
     for i in range(found.mean.shape[1]):
-        written = [f"{value:.1f}" for value in found.mean[:, i]]
+        digits = 1 if np.abs(found.mean[:, i]).max() < 100 else 0
+        written = [f"{value:.{digits}f}" for value in found.mean[:, i]]
         if found.lower is not None:
-            ends = zip(found.lower[:, i], found.upper[:, i], strict=True)
-            written = [f"{one} ({low:.1f} to {high:.1f})" for one, (low, high) in zip(written, ends, strict=True)]
+            ends = zip(found.lower[:, i].round(digits), found.upper[:, i].round(digits), strict=True)
+            pairs = [f"{low + 0.0:.{digits}f} to {high + 0.0:.{digits}f}" for low, high in ends]
+            written = [f"{one} ({both})" for one, both in zip(written, pairs, strict=True)]
         frame[f"utility {i + 1}"] = written
     features = asked.data.encoding.decode(asked.data.X)
     for name in asked.features[:_MOST_FEATURES]:
@@ -137,7 +143,11 @@ def shares_section(asked: Asked) -> Markup:
         parts.append(element("p", how, class_="fine"))
     found = _renamed(asked, model.shares(assortments, random_state=asked.random_state))
     drawn = found[found["assortment"].isin(pd.unique(found["assortment"])[:_MOST_PANELS])]
-    caption = f"The probability that {_whose(asked)} would keep an object, and take it, with 95% intervals."
+    meaning = (
+        "An object is kept if it would not be rejected; several may be kept. Who keeps several takes one of them, each "
+        "with the same probability."
+    )
+    caption = f"{_whose(asked)} would keep an object, and take it, with 95% intervals. {meaning}"
     parts.append(asked.picture(plot_shares(drawn), "Shares of each assortment, as in the table.", caption))
     parts.append(details("The shares as a table", table(_with_intervals(found), "Shares of every assortment.")))
     if asked.changes:
@@ -147,10 +157,11 @@ def shares_section(asked: Asked) -> Markup:
 
 def _whose(asked: Asked) -> str:
     if asked.model.fitted_.study is not None:
-        return "people of this population"
+        return "The share of the respondents who"
     people = asked.data.respondents
     pooled = people is not None and len(pd.unique(people)) > 1
-    return "someone who answers like all respondents together" if pooled else "the one person whom the model knows"
+    who = "someone who answers like all respondents together" if pooled else "the one person whom the model knows"
+    return f"The probability that {who}"
 
 
 def _offered(asked: Asked) -> pd.DataFrame:

@@ -70,8 +70,11 @@ def checks_in_words(model: "ChoiceGP", data: "ChoiceData", seed: int) -> str:
     return "\n".join(parts) or "This model can only be checked with --respondent."
 
 
-def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
-    """Say which features drive each utility, and in which direction."""
+def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None, *, sizes: bool = False) -> str:
+    """Say which features drive each utility, and in which direction; with ``sizes``, how much in brackets.
+
+    A size is the standard deviation of the feature's effect, in units of the error of a comparison.
+    """
     if model.fitted_.study is not None and model.fitted_.study.prior.alone:
         return "Each respondent has utilities of her own: predict sets that name their respondent."
     n_features = len(model.encoding_.feature_names)
@@ -80,9 +83,10 @@ def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
     effects = model_effects(model) if effects is None else effects
     lines = []
     for i in range(model.n_utilities_):
-        sizes = effects.relevance.mean[i]
-        order = [j for j in np.argsort(-sizes) if sizes[j] >= _NEGLIGIBLE * sizes.max()][:_MOST_FEATURES]
-        parts = [_driver(effects, i, int(j)) for j in order if effects.direction[i, j] != "unclear"]
+        relevance = effects.relevance.mean[i]
+        order = [j for j in np.argsort(-relevance) if relevance[j] >= _NEGLIGIBLE * relevance.max()][:_MOST_FEATURES]
+        clear = [int(j) for j in order if effects.direction[i, j] != "unclear"]
+        parts = [_driver(effects, i, j) + (f" ({relevance[j]:.1f})" if sizes else "") for j in clear]
         lines.append(
             f"Utility {i + 1} " + ("; ".join(parts) if parts else "shows no clear effect of any feature") + "."
         )
@@ -90,13 +94,12 @@ def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None) -> str:
 
 
 def _driver(effects: Effects, utility: int, feature: int) -> str:
-    name, size = effects.names[feature], effects.relevance.mean[utility, feature]
+    name = effects.names[feature]
     best = effects.best[utility, feature]
     shown = in_digits(best, 4) if isinstance(best, float) else str(best)
-    how = {
+    return {
         "rises": f"rises with {name}",
         "falls": f"falls with {name}",
         "non-monotone": f"is highest at {name} about {shown}",
         "categorical": f"is highest for {name} = {shown}",
     }[str(effects.direction[utility, feature])]
-    return f"{how} ({size:.1f})"

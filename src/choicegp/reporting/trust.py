@@ -98,15 +98,16 @@ def _by_leave_one_out(asked: Asked) -> Markup:
 def _calibrated(asked: Asked, found: pd.DataFrame, title: str) -> Markup:
     off = ~found["predicted"].between(found["low"], found["high"])
     mean = float(np.average(np.abs(found["predicted"] - found["observed"]), weights=found["objects"]))
+    bins, outside = counted(len(found), "bin"), int(off.sum())
+    where = f"outside its interval in {outside} of {bins}" if outside else f"inside its interval in all {bins}"
     verdict = (
         f"Predicted probabilities and observed shares differ by {mean:.3f} on average over "
-        f"{counted(int(found['objects'].sum()), 'object')}; in {int(off.sum())} of {counted(len(found), 'bin')} the "
-        "interval of the observed share does not hold the predicted probability."
+        f"{counted(int(found['objects'].sum()), 'object')}. The prediction is {where}."
     )
     advice = (
-        "Treat the probabilities with care: more bins are off than chance explains."
-        if off.sum() > max(1.0, 0.2 * len(found))
-        else "No more bins are off than chance explains: nothing speaks against these probabilities."
+        "That is more often than chance explains: treat the probabilities with care."
+        if outside > max(1.0, 0.2 * len(found))
+        else "Nothing speaks against these probabilities."
     )
     caption = "Of the objects that were given 70%, about 70% should have been chosen: points near the line are honest."
     drawn = asked.picture(draw_calibration(found, title), f"{title}. {verdict}", caption)
@@ -120,7 +121,9 @@ def _left_out_scores(asked: Asked) -> Markup:
     if n_objects > _MOST_OBJECTS:
         return element("p", f"With {n_objects} shown objects, leaving out every set takes long: call model.loo().")
     if model.fitted_.study is not None:
-        return element("p", "Leaving out every set of every person takes long: call model.loo() or hold sets out.")
+        return element(
+            "p", "Leaving out every set of every person would take long here: call model.loo(), or hold sets out."
+        )
 
     def scores(method: str, **options: Any) -> Any:
         # The table has what it would warn of.

@@ -7,6 +7,7 @@ import numpy as np
 from choicegp.compute.devices import computing
 from choicegp.compute.progress import progress_bar
 from choicegp.compute.threads import linear_algebra_for
+from choicegp.inference.driver import NOTHING
 from choicegp.prediction.kinds import choice_predictor
 from choicegp.selection.compare import HeldOut
 from choicegp.selection.search import Search
@@ -55,22 +56,28 @@ def cross_validated(
         progress_bar(progress, n_folds) as bar,
         Parallel(n_jobs, prefer="threads", return_as="generator") as run,
     ):
-        results = run(delayed(_without)(search, fold == k, sorted(numbers)) for k in range(n_folds))
-        for k, found in enumerate(results):
+        names = [f"fold {k} of {n_folds} for {', '.join(map(str, sorted(numbers)))}" for k in range(n_folds)]
+        kept = {k: known for k, name in enumerate(names) if (known := search.keeper.recall(name)) is not None}
+        left = (k for k in range(n_folds) if k not in kept)
+        results = run(delayed(_without)(search, fold == k, sorted(numbers)) for k in left)
+        for k in range(n_folds):
+            found = kept[k] if k in kept else next(results)
             complete &= found is not None
-            for d, own in (found or {}).items():
+            if found is not None and k not in kept:
+                search.keeper.keep(names[k], found)
+            for d, own in zip(sorted(numbers), found or (), strict=bool(found)):
                 scores[d][fold == k] = weight[fold == k] * own
             bar.show(f"{k + 1} of {n_folds} folds of the cross-validation", k + 1)
     return {d: HeldOut(own) for d, own in scores.items()} if complete else {}
 
 
-def _without(search: Search, held_out: np.ndarray, numbers: list[int]) -> dict[int, np.ndarray] | None:
+def _without(search: Search, held_out: np.ndarray, numbers: list[int]) -> tuple[np.ndarray, ...] | None:
     """Return the log-probabilities of the sets held out, by the models that the others make; None out of time."""
     data = search.data
     # Set here and not by the caller: joblib may be set to work with processes.
     with linear_algebra_for(len(np.unique(data.flat_shown))), computing(search.device):
-        fits = search._replace(data=data[~held_out]).unjudged(numbers)
+        fits = search._replace(data=data[~held_out], keeper=NOTHING).unjudged(numbers)
         if fits is None:
             return None
         new = data[held_out]
-        return {d: choice_predictor(fitted, new).log_probabilities(normalized=False) for d, fitted in fits.items()}
+        return tuple(choice_predictor(fits[d], new).log_probabilities(normalized=False) for d in numbers)

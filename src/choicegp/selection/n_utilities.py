@@ -52,9 +52,12 @@ class SelectionResult(NamedTuple):
     --------
     As `select_n_utilities` returns it:
 
+    >>> import pandas as pd
     >>> from choicegp import SelectionResult
-    >>> SelectionResult._fields
-    ('n_utilities', 'table', 'models', 'reason', 'results')
+    >>> table = pd.DataFrame({"elpd": [-90.0, -41.0]}, index=pd.Index([1, 2], name="n_utilities"))
+    >>> found = SelectionResult(2, table, {1: "one", 2: "two"}, "2 has the best score", {})
+    >>> found.model, int(found.table["elpd"].idxmax())
+    ('two', 2)
     """
 
     n_utilities: int

@@ -4,6 +4,7 @@ What a person says about the population is taken out of it first.  Without one s
 again, given what everyone else has said; without all of them, she is a new person.  The hyperparameters stay.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,8 +15,8 @@ from choicegp.checks import brief
 from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.adapting import known_without, learned_by, population_of
 from choicegp.fitting.record import Fitted
-from choicegp.fitting.respondents import known_without, learned_by, population_of
 from choicegp.inference.respondents.posterior import StudyPosterior
 from choicegp.prediction.kinds import choice_predictor
 
@@ -37,8 +38,10 @@ class PeopleDiagnostics(NamedTuple):
 
 def people_scores(fitted: Fitted, by: str, clock: Clock) -> tuple[np.ndarray, PeopleDiagnostics]:
     """Return the log score of each set without it, or without its person; the caller sets precision and device."""
-    study, data = fitted.study, fitted.data
-    assert study is not None
+    assert fitted.study is not None
+    # What is left out is taken out of the Gaussian posterior: draws have no sites.
+    study, data = fitted.study._replace(draws=None), fitted.data
+    fitted = fitted._replace(study=study)
     result = np.zeros(len(data))
     for respondent, sets in _sets_of_people(study, data):
         if clock.is_up:
@@ -48,7 +51,11 @@ def people_scores(fitted: Fitted, by: str, clock: Clock) -> tuple[np.ndarray, Pe
         if by == "respondent":
             mean, root, _ = population_of(others)
             alone = study._replace(mean=np.asarray(mean), root=np.asarray(root), crowds=(), ids=())
-            result[sets] = _log_scores(fitted._replace(study=alone), replace(mine, respondents=None))
+            # Her covariates stay known, where there are some.
+            asked = mine if study.covariates is not None else replace(mine, respondents=None)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that she is not known
+                result[sets] = _log_scores(fitted._replace(study=alone), asked)
             continue
         for place, number in enumerate(sets.tolist()):
             without = learned_by(fitted, mine, others, left_out=place)

@@ -1,7 +1,7 @@
 """The search for the number of utilities: fits of 1, 2, ... of them, each from several kinds of starts."""
 
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from choicegp.compute.devices import computing
 from choicegp.compute.progress import Clock
@@ -9,6 +9,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.fitting.fit import fit_posterior
 from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import Fitted
+from choicegp.inference.driver import NOTHING, Keeper
 from choicegp.selection.compare import differences_to_best
 from choicegp.selection.loo import LooResult, leave_one_out
 
@@ -35,12 +36,16 @@ class Candidate(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What all fits of a search have in common: the data, the options but for the number, the device and the clock."""
+    """What all fits of a search have in common: the data, the options but for the number, the device and the clock.
+
+    ``keeper`` keeps the numbers that are finished, and the states of the fits that are not.
+    """
 
     data: ChoiceData
     options: FitOptions
     device: str
     clock: Clock = Clock(None)
+    keeper: Keeper = NOTHING
 
     def judged(self, most: int, n_jobs: int, say: Callable[[int], None]) -> dict[int, Candidate]:
         """Go up from one utility until two numbers in a row are clearly worse than the best, by leave-one-out.
@@ -56,17 +61,32 @@ class Search(NamedTuple):
         say : callable
             Receives each number before its turn.
         """
-        found: dict[int, Candidate] = {}
-        annealed = self._annealed_fits(most, n_jobs)
-        for d in range(1, most + 1):
+        found = self._finished(most)
+        annealed = self._annealed_fits(len(found) + 1, most, n_jobs)
+        for d in range(len(found) + 1, most + 1):
+            if is_over(found):
+                break
             say(d)
             found[d] = self._scored(self._grown(next(annealed), found.get(d - 1)), n_jobs)
             if d > 2 and found[d].result.elpd > found[d - 1].result.elpd:
                 # Perhaps one utility less would do as well, and its fit was left in a worse optimum.
                 found[d - 1] = self._scored(self._again(found[d - 1], found[d], "shrunk"), n_jobs)
-            if is_over(found) or self.clock.is_up:
+            self.keeper.keep("finished", tuple(map(_kept, found.values())))
+            for start, number in (("annealed", d), ("grown", d), ("shrunk", d - 1)):
+                self._part(start, number).forget()
+            if self.clock.is_up:
                 break
         return found
+
+    def _finished(self, most: int) -> dict[int, Candidate]:
+        """Return the numbers that an earlier process has finished."""
+        kept: tuple[Any, ...] = self.keeper.recall("finished") or ()
+        codes = {i: number for number, i in enumerate(self.data.object_ids)}
+        errors = self.options.decided(self.data).errors
+        return {
+            d: Candidate(Fitted(*fitted, codes, errors, self.data), *rest)  # type: ignore[call-arg]  # five of them
+            for d, (fitted, *rest) in enumerate(kept[:most], 1)
+        }
 
     def unjudged(self, numbers: Collection[int]) -> dict[int, Fitted] | None:
         """Fit some numbers as the search does, from starts of the same kinds, without leaving sets out.
@@ -84,21 +104,24 @@ class Search(NamedTuple):
             return None
         return {d: found[d].fitted for d in numbers}
 
-    def _annealed_fits(self, most: int, n_jobs: int) -> Iterator[Fitted]:
-        """Yield the fits of 1, 2, ... utilities, of which ``n_jobs`` at a time run in parallel."""
+    def _annealed_fits(self, least: int, most: int, n_jobs: int) -> Iterator[Fitted]:
+        """Yield the fits of ``least`` utilities and more, of which ``n_jobs`` at a time run in parallel."""
         from joblib import Parallel, delayed
 
         # Threads share the compiled programs, and compiling and fitting both let other threads run.  Every fit that is
         # begun is waited for: one left behind would continue in the background.
         with Parallel(n_jobs, prefer="threads") as run:
-            for first in range(1, most + 1, n_jobs):
+            for first in range(least, most + 1, n_jobs):
                 numbers = range(first, min(first + n_jobs, most + 1))
                 yield from run(delayed(self._annealed)(d) for d in numbers)
 
     def _annealed(self, n_utilities: int) -> Fitted:
         options = self.options._replace(n_utilities=n_utilities)
         with computing(self.device):
-            return fit_posterior(self.data, options, None, clock=self.clock)
+            return fit_posterior(self.data, options, None, keeper=self._part("annealed", n_utilities), clock=self.clock)
+
+    def _part(self, start: str, n_utilities: int) -> Keeper:
+        return self.keeper.part(f"{start} {n_utilities}")
 
     def _grown(self, fitted: Fitted, before: Candidate | None) -> Candidate:
         """Where there is a smaller model, fit once more from that and keep the better fit."""
@@ -113,7 +136,9 @@ class Search(NamedTuple):
         if self.clock.is_up:
             return found._replace(cut=True)
         with computing(self.device):
-            fitted = fit_posterior(self.data, options, None, neighbour.fitted.posterior, clock=self.clock)
+            fitted = fit_posterior(
+                self.data, options, None, neighbour.fitted.posterior, self._part(start, options.n_utilities), self.clock
+            )
         cut = found.cut or fitted.result.out_of_time
         found = found._replace(seconds=found.seconds + fitted.result.seconds, cut=cut)
         return found if fitted.elbo <= found.fitted.elbo else found._replace(fitted=fitted, start=start, loo=None)
@@ -127,8 +152,15 @@ class Search(NamedTuple):
         return found._replace(loo=loo, seconds=found.seconds + clock.seconds)
 
 
+def _kept(candidate: Candidate) -> tuple:
+    """Return what a checkpoint keeps: the data, and what follows from them and the options, are there."""
+    return tuple(candidate.fitted[:5]), *candidate[1:]
+
+
 def is_over(found: dict[int, Candidate]) -> bool:
     """Whether the last numbers are all clearly worse than the best."""
+    if len(found) <= PATIENCE:
+        return False
     differences = differences_to_best({d: candidate.result for d, candidate in found.items()})
     last = [differences[d] for d in sorted(found)[-PATIENCE:]]
-    return len(found) > PATIENCE and all(-difference.elpd > difference.se for difference in last)
+    return all(-difference.elpd > difference.se for difference in last)

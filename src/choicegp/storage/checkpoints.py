@@ -1,84 +1,184 @@
-"""Checkpoints of sparse fits: what is known so far, in a file from which a later process continues."""
+"""Checkpoints: what a fit or a search knows so far, in a file from which a later process continues.
 
+A file is an archive of arrays and a JSON page.  The page holds the format, its version, a fingerprint of the data and
+the options to which the checkpoint belongs, and under each name what is known (`choicegp.storage.records`).
+"""
+
+import contextlib
 import hashlib
 import os
+import threading
 import time
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, FileWarning
 from choicegp.files import check_place
-from choicegp.inference.sparse.plan import Course
-from choicegp.inference.sparse.stopping import Progress, Scored
-from choicegp.storage.archive import leaves_of, numbered, plain, read_archive, write_archive
+from choicegp.inference.driver import Keeper
+from choicegp.storage.archive import kind_of, read_archive, write_archive
+from choicegp.storage.records import Packed, packed, unpacked
 
 FORMAT = "choicegp-checkpoint"
-_VERSION = 2
-_NUMBERS = ("trial", "step", "best_score", "best_trial", "best_step", "cooling", "ridge", "broken")
-_ARRAYS = ("scores", "bounds")
+_VERSION = 3
+_EVERY = 10.0  # seconds between two writings, at least
+_WORTH_A_FILE = 30.0  # seconds of work, where nobody has asked for a checkpoint
+
+
+class BesideOutput(os.PathLike[str]):
+    """The place of a checkpoint that nobody asked for, beside the file that a fit is for.
+
+    Fits of less than half a minute write nothing there; a file of another kind stays, and a checkpoint of another fit
+    is replaced.
+
+    Examples
+    --------
+    >>> os.fspath(BesideOutput("model.cgp"))
+    'model.cgp.checkpoint'
+    """
+
+    def __init__(self, output: str) -> None:
+        self._path = f"{output}.checkpoint"
+
+    def __fspath__(self) -> str:
+        return self._path
 
 
 class Checkpoint:
-    """A file that keeps a course; it belongs to one set of options and data.
+    """A file that keeps what is known, by name; it belongs to one set of options and data.
 
     Parameters
     ----------
     path : str or path
     belongs_to : str
         Describes options and data; a file that belongs to others is refused.
-    every : float
-        Seconds that pass at least between two writings.
     """
 
-    def __init__(self, path: "str | os.PathLike[str]", belongs_to: str, every: float = 10.0) -> None:
+    def __init__(self, path: "str | os.PathLike[str]", belongs_to: str) -> None:
         check_place(path)
-        self.path, self.every = Path(path), every
-        self.digest = hashlib.sha256(belongs_to.encode()).hexdigest()
-        self._written = time.monotonic()
+        self.path, self.digest = Path(path), hashlib.sha256(belongs_to.encode()).hexdigest()
+        self.was_asked_for = not isinstance(path, BesideOutput)
+        self.every = _EVERY if self.was_asked_for else _WORTH_A_FILE
+        self._is_foreign = self._has_failed = False
+        self._began = self._written = time.monotonic()
+        self._lock = threading.RLock()
+        self._known = self._found() if self.path.exists() else {}
 
-    def load(self, first: Course) -> Course | None:
-        """Return the kept course, if the file exists."""
-        if not self.path.exists():
-            return None
-        return read_archive(
-            self.path, lambda arrays, about: self._made(first, arrays, about), kind=FORMAT, version=_VERSION,
-            noun="checkpoint",
-        )  # fmt: skip
+    def _found(self) -> dict[str, Any]:
+        try:
+            return read_archive(self.path, self._read, kind=FORMAT, version=_VERSION, noun="checkpoint")
+        except ChoiceGPError:
+            if self.was_asked_for:
+                raise
+            self._is_foreign = kind_of(self.path) != FORMAT
+            return {}
 
-    def _made(self, first: Course, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Course:
+    def _read(self, arrays: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         if about["digest"] != self.digest:
             raise ChoiceGPError("it belongs to a fit of other data or with other options: remove it to start again")
-        leaves, tree = jax.tree.flatten(first.state)
-        states = {
-            name: jax.tree.unflatten(tree, list(numbered(arrays, name, len(leaves)))) for name in ("state", "best")
+        own = {name: {place for place in arrays if place.rpartition(":")[0] == name} for name in about["known"]}
+        return {
+            name: Packed(page, {place: arrays[place] for place in own[name]}) for name, page in about["known"].items()
         }
-        numbers: dict[str, Any] = {name: about[name] for name in _NUMBERS} | {"cooling": tuple(about["cooling"])}
-        gained = Scored(about["gained_score"], arrays["gained_each"])
-        progress = Progress(gained, about["gained_step"], about["level"])
-        return Course(**states, **numbers | {name: arrays[name] for name in _ARRAYS}, progress=progress)
 
-    def save(self, course: Course) -> None:
-        """Write the course, unless it was written a moment ago."""
-        began = time.monotonic()
-        if began - self._written < self.every:
-            return
-        arrays = {name: getattr(course, name) for name in _ARRAYS}
-        for name in ("state", "best"):
-            arrays |= leaves_of(name, getattr(course, name))
-        about = {"format": FORMAT, "version": _VERSION, "digest": self.digest}
-        numbers = {
-            name: plain(jax.tree.map(lambda x: np.asarray(x).item(), getattr(course, name))) for name in _NUMBERS
-        }
-        gained, step, level = course.progress
-        arrays["gained_each"] = gained.each
-        numbers |= plain({"gained_score": float(gained.score), "gained_step": int(step), "level": int(level)})
-        write_archive(self.path, arrays, about | numbers, compressed=False)
-        self._written = time.monotonic()
-        self.every = max(self.every, 10.0 * (self._written - began))
+    def part(self, name: str, kernel: Any = None) -> Keeper:
+        """Return what keeps a part of the work in the same file."""
+        return _Part(self, name, kernel)
+
+    def recall(self, name: str, kernel: Any = None) -> Any:
+        """Return what was kept under a name; None where nothing was."""
+        with self._lock:
+            known = self._known.get(name)
+            if isinstance(known, Packed):
+                try:
+                    known = self._known[name] = unpacked(known, kernel)
+                except Exception as error:  # which one, depends on what is wrong with the file
+                    raise ChoiceGPError(f"{self.path}: a checkpoint with missing or wrong parts ({error!r})") from None
+            return known
+
+    def keep(self, name: str, known: Any, *, alone: bool = False) -> None:
+        """Keep something instead of what had that name; write all that is known, unless that was a moment ago."""
+        with self._lock:
+            if alone:
+                part = _part_of(name)
+                self._known = {other: one for other, one in self._known.items() if _part_of(other) != part}
+            self._known[name] = known
+            if time.monotonic() - self._written >= self.every:
+                self.write()
+
+    def forget(self, part: str = "") -> None:
+        """Forget all that a part has kept."""
+        with self._lock:
+            self._known = {name: one for name, one in self._known.items() if not name.startswith(part)}
+
+    def write(self) -> bool:
+        """Write all that is known, and say whether that was possible; a fit does not end with its checkpoint."""
+        with self._lock:
+            if self._is_foreign or self._has_failed:
+                return False
+            began = time.monotonic()
+            try:
+                parts = {name: packed(known, name) for name, known in self._known.items()}
+                arrays = {place: array for part in parts.values() for place, array in part.arrays.items()}
+                about = {"format": FORMAT, "version": _VERSION, "digest": self.digest}
+                pages = {"known": {name: part.page for name, part in parts.items()}}
+                write_archive(self.path, arrays, about | pages, compressed=False)
+            except ChoiceGPError as error:
+                self._has_failed = True
+                warnings.warn(f"the fit continues without a checkpoint: {error}", FileWarning, stacklevel=2)
+                return False
+            self._written = time.monotonic()
+            self.every = max(self.every, 10.0 * (self._written - began))  # a tenth of the time at most
+            return True
+
+    def write_last(self) -> bool:
+        """Write what is known when the work is interrupted, where that is worth a file."""
+        is_worth_it = self.was_asked_for or time.monotonic() - self._began >= _WORTH_A_FILE
+        return is_worth_it and bool(self._known) and self.write()
 
     def remove(self) -> None:
-        """Remove the file of a fit that is done."""
-        self.path.unlink(missing_ok=True)
+        """Remove the file of work that is done."""
+        if not self._is_foreign:
+            self.path.unlink(missing_ok=True)
+
+
+class _Part:
+    """A keeper for one part of the work, with names of its own."""
+
+    def __init__(self, checkpoint: Checkpoint, name: str, kernel: Any) -> None:
+        self._checkpoint, self._name, self._kernel = checkpoint, name, kernel
+
+    def part(self, name: str, kernel: Any = None) -> Keeper:
+        return _Part(self._checkpoint, f"{self._name}/{name}", kernel)
+
+    def recall(self, name: str) -> Any:
+        return self._checkpoint.recall(f"{self._name}/{name}", self._kernel)
+
+    def keep(self, name: str, known: Any, *, alone: bool = False) -> None:
+        self._checkpoint.keep(f"{self._name}/{name}", known, alone=alone)
+
+    def forget(self) -> None:
+        self._checkpoint.forget(f"{self._name}/")
+
+
+def _part_of(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+@contextlib.contextmanager
+def checkpointed(path: "str | os.PathLike[str]", belongs_to: str) -> Iterator[Keeper]:
+    """Yield what keeps the states of a fit in a file.
+
+    The file goes when the fit is done.  After an interrupt it stays, and the interrupt says how to continue.
+    """
+    checkpoint = Checkpoint(path, belongs_to)
+    try:
+        yield checkpoint
+    except KeyboardInterrupt as stopped:
+        if checkpoint.write_last() and not stopped.args:
+            stopped.args = (
+                f"interrupted: what is known so far is in {checkpoint.path}; run the same again to continue",
+            )
+        raise
+    checkpoint.remove()

@@ -27,7 +27,8 @@ from choicegp.errors import ChoiceGPError, Defect
 from choicegp.fitting.methods import Method
 from choicegp.fitting.record import ChosenNumber, FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
-from choicegp.model import kernels, mapped
+from choicegp.model import kernels, mapped, warped, waves
+from choicegp.model.covariates import OfPeople
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
 from choicegp.model.kernels import Kernel
 from choicegp.model.own_likelihood import Likelihood
@@ -36,7 +37,7 @@ from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.sequences import id_array
 from choicegp.storage.archive import leaves_of, numbered, plain, plain_ids, read_archive, write_archive
 from choicegp.storage.shapes import check_shapes
-from choicegp.storage.studies import packed_study, unpacked_study
+from choicegp.storage.studies import packed_covariates, packed_study, unpacked_covariates, unpacked_study
 
 if TYPE_CHECKING:
     from choicegp.fitting.embedding import FittedEmbedding
@@ -46,7 +47,13 @@ _MODEL = TypeVar("_MODEL")
 _CHILDREN = ("first", "second", "kernel")
 _KERNELS: dict[str, Any] = {
     name: kind
-    for name, kind in {**vars(kernels), **vars(mapped)}.items()
+    for name, kind in {
+        **vars(kernels),
+        **vars(waves),
+        **vars(warped),
+        **vars(mapped),
+        "OfPeople": OfPeople,
+    }.items()
     if isinstance(kind, type) and issubclass(kind, Kernel)
 }
 _BEST_OBJECT = "choicegp-BatchPreferenceGP"
@@ -168,6 +175,7 @@ def _packed_data(data: ChoiceData) -> tuple[Arrays, Page]:
         "object_ids": plain_ids(data.object_ids),
         "set_ids": plain_ids(data.set_ids),
         "respondents": None if data.respondents is None else plain_ids(data.respondents),
+        **({} if data.covariates is None else {"covariates": packed_covariates(data.covariates)}),
         **({} if data.kinds is None else {"kinds": plain_ids(data.kinds)}),
         **({} if not data.skipped else {"skipped": [_packed_defect(defect) for defect in data.skipped]}),
     }
@@ -190,7 +198,9 @@ def _unpacked_data(arrays: Arrays, page: Page, encoding: FeatureEncoding) -> Cho
     )  # fmt: skip
     # Set ids may repeat after data.take (a bootstrap sample), which from_sets refuses.
     skipped = tuple(Defect(*values) for values in page.get("skipped", ()))
-    return replace(data, set_ids=id_array(page["set_ids"], len(data), "set_ids", "sets"), skipped=skipped)
+    covariates = unpacked_covariates(page["covariates"]) if "covariates" in page else None
+    set_ids = id_array(page["set_ids"], len(data), "set_ids", "sets")
+    return replace(data, set_ids=set_ids, skipped=skipped, covariates=covariates)
 
 
 def _packed_data_if_any(data: ChoiceData | None) -> tuple[Arrays, Page]:
@@ -238,8 +248,10 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
     version = 4 if posterior.draws is not None else 3 if "Warped" in str(structure) else 1
     version = 6 if "Mapped" in str(structure) else version
     other = fitted.errors.name in KEPT_BY and fitted.errors != DISCERNIBILITY
+    if fitted.study is not None:
+        version = 6 if fitted.study.draws is None and fitted.study.covariates is None else 7
     page = {
-        "version": 6 if fitted.study is not None else max(5, version) if other or data.kinds is not None else version,
+        "version": max(5, version) if other or data.kinds is not None else version,
         "kernel": structure, "shared": posterior.prior.shared, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
         "fit": _packed_result(fitted.result), "known_ids": plain_ids(fitted.codes),
     }  # fmt: skip
@@ -348,7 +360,7 @@ def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
 
 _PAIRS = Format(1, _pack_pairs, _unpack_pairs)
 FORMATS = {
-    "choicegp-model": Format(6, _pack, _unpack),
+    "choicegp-model": Format(7, _pack, _unpack),
     _BEST_OBJECT: Format(6, _pack, _unpack),
     "choicegp-PreferenceGP": _PAIRS,
     "choicegp-GeneralPreferenceGP": _PAIRS,

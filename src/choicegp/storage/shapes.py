@@ -16,7 +16,8 @@ def check_shapes(arrays: dict[str, Any], prior: UtilityPrior) -> None:
     """Refuse arrays that do not agree on the numbers of objects, features, utilities and parts of utilities."""
     n_objects, n_features, n_parts = len(arrays["codes"]), arrays["centre"].size, len(arrays["dual"])
     n_utilities = n_parts - prior.shared
-    points = (n_objects, n_features)
+    n_covariates = np.size(arrays.get("covariates_mean", ()))  # of people: further features of what they see
+    points = (n_objects, n_features + n_covariates)
     known: dict[str, list[tuple[int, ...]]] = {
         "codes": [(n_objects,)], "centre": [(n_features,)], "scale": [(n_features,)],
         "X": [points, (n_parts, *points)], "mean": [(n_utilities, n_objects)], "dual": [(n_parts, n_objects)],

@@ -6,7 +6,17 @@ import pytest
 
 from choicegp import ChoiceData
 from choicegp.inference.respondents import steps, study
-from choicegp.inference.respondents.blocks import JITTER, inform, person_moments, prior_blocks, whitening_roots
+from choicegp.inference.respondents.blocks import (
+    JITTER,
+    inform,
+    inside,
+    person_moments,
+    places_in,
+    population_at,
+    population_part,
+    tabled,
+    whitening_roots,
+)
 from choicegp.inference.respondents.study import Answers, spread_points, studied
 from choicegp.inference.sites import Sites
 from choicegp.model.error_models import DISCERNIBILITY
@@ -78,18 +88,26 @@ def test_people_are_what_one_large_gaussian_says(d, threshold):
     prior, objects = study_prior(d, threshold=threshold), some_objects(threshold=threshold)
     rows = np.array([[0, 1, 2, 3, 6], [2, 3, 4, 5, 6], [0, 2, 4, 5, 6]])
     sites = some_sites(d, rng)
-    own = Objects(objects.X[rows], objects.codes[rows])
+    places = places_in(rows, d, len(objects.X))
 
     @jax.jit
-    def informed(prior, objects, own, sites):
-        blocks = prior_blocks(prior, whitening_roots(prior.population, objects), objects, own)
-        information = inform(prior, blocks, sites)
-        return blocks, information, steps.population_part(prior, blocks, information)
+    def informed(prior, objects, sites):
+        table = tabled(prior, whitening_roots(prior.population, objects), objects, objects)
+        information = inform(inside(table.own, places), sites)
+        return table, information, population_part(table, places, information)
 
-    blocks, information, (precision, linear) = informed(prior, objects, own, sites)
+    table, information, (precision, linear) = informed(prior, objects, sites)
     after = np.linalg.inv(np.eye(len(precision)) + np.asarray(precision))
     mean, root = after @ np.asarray(linear), np.linalg.cholesky(after).T
-    moments = jax.tree.map(np.asarray, jax.jit(person_moments)(prior, blocks, sites, information, mean, root))
+
+    @jax.jit
+    def combined_with(table, information, sites, mean, root):
+        common = population_at(table, mean, root)
+        return person_moments(
+            inside(table.own, places), sites, information, common.mean[places], inside(common.covariance, places)
+        )
+
+    moments, _ = jax.tree.map(np.asarray, combined_with(table, information, sites, mean, root))
     expected_mean, expected, log_evidence = combined(whole_covariance(prior, objects, rows), sites)
     np.testing.assert_allclose(np.asarray(moments.mean).ravel(), expected_mean, atol=200 * JITTER)
     of_people = expected.reshape(PEOPLE, d * N, PEOPLE, d * N)
@@ -105,24 +123,19 @@ def test_people_are_what_one_large_gaussian_says(d, threshold):
 def test_points_that_are_few_leave_each_person_her_whole_variance():
     prior, objects = study_prior(2), some_objects()
     rows = np.array([[0, 1, 2, 3, 4]])
-    own = Objects(objects.X[rows], objects.codes[rows])
+    own = Objects(objects.X[rows[0]], objects.codes[rows[0]])
     points = spread_points(objects, 3, 0)
-    blocks = jax.jit(lambda: prior_blocks(prior, whitening_roots(prior.population, points), points, own))()
-    lead = np.asarray(blocks.lead[0])
-    common = np.swapaxes(lead, 1, 2) @ lead
-    total = np.asarray(blocks.own[0]).copy()
-    for i in range(2):
-        total[i, :, i] += common[i + 1]
-        for j in range(2):
-            total[i, :, j] += common[0]
-    np.testing.assert_allclose(total.reshape(10, 10), whole_covariance(prior, objects, rows), atol=1e-9)
+    table = jax.jit(lambda: tabled(prior, whitening_roots(prior.population, points), points, own))()
+    total = np.asarray(table.own) + np.asarray(table.lead) @ np.asarray(table.lead).T
+    np.testing.assert_allclose(total, whole_covariance(prior, objects, rows), atol=1e-9)
 
 
-@pytest.fixture(scope="module", params=[64, 2])
+@pytest.fixture(scope="module", params=[(2, 200), (64, 7)])
 def small_study(request):
-    """Return three people, worked on together or in chunks of two, the last of which is padded."""
+    """Return three people in chunks of two, the last of which is padded, or each with a table of her own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "_MOST_AT_ONCE", request.param)
+        patch.setattr(study, "_MOST_AT_ONCE", request.param[0])
+        patch.setattr(study, "_TABLE", request.param[1])
         return _small_study()
 
 
@@ -132,14 +145,16 @@ def _small_study():
     shown = [rng.choice(8, 3, replace=False) for _ in range(9)]
     data = ChoiceData.from_sets(X, shown, [rows[:1] for rows in shown], respondents=np.repeat([0, 1, 2], 3))
     objects = Objects(X, np.arange(8))
-    answers = Answers(data, np.arange(8), np.repeat([0, 1, 2], 3), -1, DISCERNIBILITY)
-    return studied(objects, spread_points(objects, 5, 0), answers, 3, 3, 2)
+    answers = Answers(data, data.flat_shown, np.repeat([0, 1, 2], 3), -1, DISCERNIBILITY)
+    return studied(objects, spread_points(objects, 5, 0), answers, 3, 2)
 
 
 def test_every_set_is_where_its_person_is(small_study):
     found = {}
     for crowd in small_study.crowds:
         people, rows = crowd.people.ravel(), crowd.rows.reshape(-1, crowd.rows.shape[2])
+        looked_up = np.take_along_axis(crowd.table[:, None], crowd.places, axis=2)
+        np.testing.assert_array_equal(looked_up, crowd.rows)
         for batch in crowd.sets:
             per_chunk = crowd.people.shape[1]
             for chunk in range(len(batch.rows)):

@@ -25,8 +25,8 @@ from choicegp.inference.sparse.step import (
     posterior_of,
     solve,
 )
+from choicegp.kernels import RBF, Additive
 from choicegp.model.derivatives import expected_derivatives, sampled_log_likelihood
-from choicegp.model.kernels import RBF, Additive
 from choicegp.model.prior import Objects, UtilityPrior
 
 from .conftest import prior_of, source_of

@@ -126,7 +126,7 @@ class StudyInference(AnnealedInference):
             state = course.state
             scores = conclude_study(state.prior, self.study, state.sites, self.normals, state.lapse)[1]
             tried.append((scores, state.sites.people))
-        first = max(courses, key=lambda course: course.quality)
+        first = max(courses, key=Course.quality)
         sites = StudySites(_best_of_each(tried), first.state.sites.population)
         return first._replace(state=first.state._replace(sites=sites, objective=np.asarray(-np.inf)))
 

@@ -2,23 +2,23 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from choicegp.compute.programs import program
+from choicegp.data.covariates import CovariateCoding
 from choicegp.data.packing import padded_size
 from choicegp.inference.posterior import N_GAUSSIAN, Draws, Posterior
 from choicegp.inference.respondents.blocks import (
     inform,
-    led,
-    own_between,
+    places_in,
     population_part,
-    prior_blocks,
+    tabled,
     whitening_roots,
 )
+from choicegp.inference.respondents.personal import PersonalDraws, PersonalPosterior
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects
 from choicegp.model.respondents import StudyPrior
@@ -33,6 +33,17 @@ class CrowdSites(NamedTuple):
     people: np.ndarray  # (R,) numbers of the people
     rows: np.ndarray  # (R, n) rows of the study's objects
     sites: Sites  # (R, d, n, n) and (R, d, n)
+
+
+class PeopleDraws(NamedTuple):
+    """Joint draws of all people and of the population: H settings of the hyperparameters, S draws at each.
+
+    Single precision: draws take most of a model's file, and their differences are far larger.
+    """
+
+    prior: StudyPrior  # every parameter has a leading axis of length H
+    population: np.ndarray  # (H, S, p M) v
+    people: tuple[np.ndarray, ...]  # (R, H, S, dn) of each crowd: what is her own at her objects, u - A v
 
 
 class StudyPosterior(NamedTuple):
@@ -52,6 +63,10 @@ class StudyPosterior(NamedTuple):
     ids : tuple
         The respondents, in the order of their numbers.
     lapse : ndarray or None
+    draws : PeopleDraws or None
+        What predictions use, where people were sampled.
+    covariates : CovariateCoding or None
+        How covariates of people become the last features of the objects that they see.
     """
 
     prior: StudyPrior
@@ -62,6 +77,8 @@ class StudyPosterior(NamedTuple):
     crowds: tuple[CrowdSites, ...]
     ids: tuple
     lapse: Any = None
+    draws: PeopleDraws | None = None
+    covariates: CovariateCoding | None = None
 
     def numbers(self, respondents: Any) -> np.ndarray:
         """Return the numbers of respondents; `NEW` for those who did not answer."""
@@ -75,18 +92,43 @@ class StudyPosterior(NamedTuple):
             result[crowd.people] = np.column_stack([np.full(len(crowd.people), number), np.arange(len(crowd.people))])
         return result[people]
 
-    def of_crowd(self, number: int, places: np.ndarray | None = None) -> "PersonalPosterior":
-        """Return the posterior of the people of a crowd, or of those at some places; of new people for `NEW`."""
+    def covariates_of(self, people: np.ndarray) -> np.ndarray:
+        """Return the covariates (n, q) of people by their numbers, as the model has them."""
+        q = 0 if self.covariates is None else len(self.covariates.mean)
+        result = np.zeros((len(self.ids), q))
+        for crowd in self.crowds:
+            result[crowd.people] = self.objects.X[crowd.rows[:, 0], self.objects.X.shape[1] - q :]
+        return result[people]
+
+    def new_people(self, covariates: np.ndarray | None) -> Objects:
+        """Return one object, (R, 1, c), for each of some new people with these covariates (R, q).
+
+        It says who they are, and nothing else.  By default there is one, who is average.
+        """
+        q = 0 if self.covariates is None else len(self.covariates.mean)
+        covariates = np.zeros((1, q)) if covariates is None else covariates
+        n = padded_size(len(covariates), 0)
+        first = np.tile(self.objects.X[0, : self.objects.X.shape[1] - q], (n, 1))
+        X = np.column_stack([first, np.pad(covariates, ((0, n - len(covariates)), (0, 0)), mode="edge")])
+        return Objects(X[:, None], np.tile(self.objects.codes[:1], (n, 1)))
+
+    def of_crowd(
+        self, number: int, places: np.ndarray | None = None, covariates: np.ndarray | None = None
+    ) -> "PersonalPosterior":
+        """Return the posterior of the people of a crowd, or of those at some places.
+
+        For `NEW`, of new people, for whom see `new_people`.
+        """
         if number == NEW:
-            d = self.prior.n_utilities
-            rows, sites = np.zeros((1, 1), int), Sites(np.zeros((1, d, 1, 1)), np.zeros((1, d, 1)))  # type: ignore[arg-type]
+            own, d = self.new_people(covariates), self.prior.n_utilities
+            sites = Sites(np.zeros((len(own.codes), d, 1, 1)), np.zeros((len(own.codes), d, 1)))  # type: ignore[arg-type]
         else:
             _, rows, sites = self.crowds[number]
             if places is not None:
                 # Rounded up to a power of two by repeating the last: other numbers of people need no other programs.
                 places = np.pad(places, (0, padded_size(len(places), 0) - len(places)), mode="edge")
                 rows, sites = rows[places], Sites(sites.precision[places], sites.linear[places])
-        own = Objects(self.objects.X[rows], self.objects.codes[rows])
+            own = Objects(self.objects.X[rows], self.objects.codes[rows])
         gain, pulled = (np.asarray(part) for part in _person_gains(self.prior, self.points, own, sites))
         return PersonalPosterior(self.prior, self.points, self.mean, self.root, own, gain, pulled, self.lapse)  # type: ignore[arg-type]
 
@@ -101,16 +143,40 @@ class StudyPosterior(NamedTuple):
         precision, linear = _person_says(self.prior, self.points, own, sites)
         return np.asarray(precision), np.asarray(linear)
 
+    def drawn_crowd(
+        self, number: int, places: np.ndarray | None = None, covariates: np.ndarray | None = None
+    ) -> "PersonalDraws":
+        """Do as `of_crowd` does, with draws."""
+        draws = self.draws
+        assert draws is not None
+        if number == NEW:
+            objects = self.new_people(covariates)
+            own = np.zeros((len(objects.codes), *draws.population.shape[:2], self.prior.n_utilities), np.float32)
+        else:
+            rows, own = self.crowds[number].rows, draws.people[number]
+            if places is not None:
+                places = np.pad(places, (0, padded_size(len(places), 0) - len(places)), mode="edge")
+                rows, own = rows[places], own[places]
+            objects = Objects(self.objects.X[rows], self.objects.codes[rows])
+        known = np.full(len(objects.codes), number != NEW)
+        return PersonalDraws(draws.prior, self.points, draws.population, objects, own, known, self.lapse)  # type: ignore[arg-type]
+
     def population(self, seed: int = 0) -> Posterior:
         """Return the posterior of the population's utilities, of a person like the average, as draws."""
         roots = np.asarray(whitening_roots(self.prior.population, self.points))
         p, n = roots.shape[:2]
-        half = np.random.default_rng(seed).normal(size=(N_GAUSSIAN // 2, len(self.mean))) @ self.root
-        drawn = (self.mean + np.concatenate([half, -half])).reshape(-1, p, n)
-        dual = np.einsum("pij,spi->spj", roots, drawn)
-        inverse = np.swapaxes(roots, 1, 2) @ roots
-        settings = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.prior.population)
-        draws = Draws(settings, dual[None], inverse[None])
+        if self.draws is None:
+            half = np.random.default_rng(seed).normal(size=(N_GAUSSIAN // 2, len(self.mean))) @ self.root
+            drawn = (self.mean + np.concatenate([half, -half])).reshape(1, -1, p, n)
+            settings = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.prior.population)
+            of_settings = roots[None]
+        else:
+            settings, drawn = self.draws.prior.population, self.draws.population
+            drawn = drawn.astype(float).reshape(*drawn.shape[:2], p, n)
+            each = [jax.tree.map(lambda leaf, h=h: leaf[h], settings) for h in range(len(drawn))]
+            of_settings = np.array([np.asarray(whitening_roots(prior, self.points)) for prior in each])
+        dual = np.einsum("hpij,hspi->hspj", of_settings, drawn)
+        draws = Draws(settings, dual, np.swapaxes(of_settings, 2, 3) @ of_settings)
         mean_dual = np.einsum("pij,pi->pj", roots, self.mean.reshape(p, n))
         covariance = np.asarray(self.prior.population.covariance(self.points, self.points))
         mean = np.asarray(self.prior.population.total(jnp.einsum("pij,pj->pi", covariance, mean_dual)))
@@ -124,9 +190,9 @@ def _person_gains(prior: StudyPrior, points: Objects, objects: Objects, sites: S
     roots = whitening_roots(prior.population, points)
 
     def of_person(one: tuple[Objects, Sites]) -> tuple[Array, Array]:
-        own, site = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], one)
-        information = inform(prior, prior_blocks(prior, roots, points, own), site)
-        return information.half[0].T @ information.half[0], information.pulled[0]
+        own, site = one[0], jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], one[1])
+        information = inform(tabled(prior, roots, points, own).own[None], site)
+        return information.half[0].T @ information.half[0], information.pulled[0].reshape(site.linear.shape[1:])
 
     return jax.lax.map(of_person, (objects, sites))
 
@@ -137,108 +203,10 @@ def _person_says(prior: StudyPrior, points: Objects, objects: Objects, sites: Si
     order = roots.shape[0] * roots.shape[1]
 
     def add(total: tuple[Array, Array], one: tuple[Objects, Sites]) -> tuple[tuple[Array, Array], None]:
-        own, site = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], one)
-        blocks = prior_blocks(prior, roots, points, own)
-        return jax.tree.map(jnp.add, total, population_part(prior, blocks, inform(prior, blocks, site))), None
+        own, site = one[0], jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], one[1])
+        table, n = tabled(prior, roots, points, own), len(own.codes)
+        places = places_in(jnp.arange(n)[None], prior.n_utilities, n)
+        said = population_part(table, places, inform(table.own[None], site))
+        return jax.tree.map(jnp.add, total, said), None
 
     return jax.lax.scan(add, (jnp.zeros((order, order)), jnp.zeros(order)), (objects, sites))[0]
-
-
-class PersonalPosterior(eqx.Module):
-    """Posterior of the utilities of R people, each with n objects of her own, at any objects.
-
-    At other objects a person's utilities are u* = A* v + e*, and e* depends on her answers through C*r, the covariance
-    of her own part between the other objects and hers:
-
-        E[u* | v] = A* v + C*r (η - S C η - S A v),    Cov(u* | v) = C** - C*r S Cr*.
-    """
-
-    prior: StudyPrior
-    points: Objects
-    mean: Array  # (p M,) of v
-    root: Array  # (p M, p M)
-    objects: Objects  # (R, n, c) and (R, n)
-    gain: Array  # (R, dn, dn) S
-    pulled: Array  # (R, d, n)
-    lapse: Array | None = None
-
-    @property
-    def n_utilities(self) -> int:
-        """Number of utilities."""
-        return self.prior.n_utilities
-
-    @property
-    def n_sampled(self) -> int:
-        """Number of independent normals for each object of a set: its utilities are sampled together."""
-        return self.n_utilities
-
-    def taken(self, people: np.ndarray) -> "PersonalPosterior":
-        """Return the posterior of these people, given by their places; one may come several times."""
-        own = Objects(self.objects.X[people], self.objects.codes[people])
-        return PersonalPosterior(
-            self.prior, self.points, self.mean, self.root, own, self.gain[people], self.pulled[people], self.lapse
-        )
-
-    def moments(self, people: Array, objects: Objects) -> tuple[Array, Array]:
-        """Return means (d, a, m) and covariances (d, d, a, a, m) of the sets of people (m,), at objects (a, m)."""
-        roots = whitening_roots(self.prior.population, self.points)
-
-        def of_set(one: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-            person, X, codes = one
-            return self._of_person(roots, person, Objects(X, codes))
-
-        mean, covariance = jax.lax.map(
-            of_set, (people, jnp.swapaxes(objects.X, 0, 1), jnp.swapaxes(objects.codes, 0, 1)), batch_size=64
-        )
-        return jnp.moveaxis(mean, 0, -1), jnp.moveaxis(covariance, (0, 1, 2, 3, 4), (4, 0, 2, 1, 3))
-
-    def _of_person(self, roots: Array, person: Array, objects: Objects) -> tuple[Array, Array]:
-        """Return the mean (d, a) and the covariance (d, a, d, a) at some objects of one person."""
-        d, a = self.n_utilities, len(objects.X)
-        given, moved, alone = self._given_population(
-            roots, person, objects, jnp.concatenate([self.mean[None], self.root])
-        )
-        mean, spread = given[:, 0] + moved, given[:, 1:]
-        return mean.reshape(d, a), (alone + spread @ spread.T).reshape(d, a, d, a)
-
-    def drawn(self, objects: Objects, population: Array, normals: Array) -> Array:
-        """Return joint draws (R, S, n, d) of the utilities of all people at objects (n, c).
-
-        ``population`` (S, p M) are draws of v, the same for all people, and ``normals`` (R, S, d n) standard normals.
-        """
-        roots = whitening_roots(self.prior.population, self.points)
-        d, n = self.n_utilities, len(objects.X)
-
-        def of_person(one: tuple[Array, Array]) -> Array:
-            person, standard = one
-            given, moved, alone = self._given_population(roots, person, objects, population)
-            size = jnp.trace(alone) / len(alone)
-            factor = jnp.linalg.cholesky(alone + (1e-9 * size + 1e-30) * jnp.eye(len(alone)))
-            drawn = given.T + moved + standard @ factor.T
-            return jnp.swapaxes(drawn.reshape(-1, d, n), 1, 2)
-
-        return jax.lax.map(of_person, (jnp.arange(len(normals)), normals), batch_size=16)
-
-    def _given_population(
-        self, roots: Array, person: Array, objects: Objects, population: Array
-    ) -> tuple[Array, Array, Array]:
-        """Return a person's utilities (d a, k) at values of v (k, p M), what her answers add, and what is left unknown.
-
-        The last is a covariance (d a, d a).
-        """
-        prior, gain, pulled = self.prior, self.gain[person], self.pulled[person]
-        own = Objects(self.objects.X[person], self.objects.codes[person])
-        both = Objects(jnp.concatenate([objects.X, own.X]), jnp.concatenate([objects.codes, own.codes]))
-        cross = prior.population.covariance(self.points, both)
-        lead = jnp.zeros_like(cross) if prior.alone else roots @ cross
-        a, d = len(objects.X), prior.n_utilities
-        here, there = lead[..., :a], lead[..., a:]
-        beside = own_between(prior, here, there, objects, own).reshape(d * a, -1)
-        alone = own_between(prior, here, here, objects, objects).reshape(d * a, d * a)
-        led_here, led_there = (led(prior, part[None], population)[0] for part in (here, there))
-        left = alone - beside @ gain @ beside.T
-        return led_here - beside @ (gain @ led_there), beside @ pulled.reshape(-1), 0.5 * (left + left.T)
-
-
-AnyPosterior = Posterior | PersonalPosterior
-"""What predicts the answers to sets: one person's posterior, or several people's."""

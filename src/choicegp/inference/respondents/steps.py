@@ -25,12 +25,17 @@ from choicegp.inference.driver import Learning
 from choicegp.inference.expectation import expect, expected_log_likelihood, of_differences
 from choicegp.inference.problem import SetBatch
 from choicegp.inference.respondents.blocks import (
+    Information,
     PersonMoments,
+    Table,
     inform,
+    inside,
     person_moments,
+    places_in,
+    population_at,
     population_part,
-    prior_blocks,
     slopes,
+    tabled,
     whitening_roots,
 )
 from choicegp.inference.respondents.study import Crowd, Study
@@ -71,6 +76,24 @@ def objects_of(study: Study, rows: Array) -> Objects:
     return Objects(jnp.asarray(study.objects.X)[rows], jnp.asarray(study.objects.codes)[rows])
 
 
+class Chunk(NamedTuple):
+    """A few people of a crowd; a crowd itself with a leading axis of chunks."""
+
+    table: Array  # (t,) rows of the study's objects
+    places: Array  # (R, n) a person's objects, as places in the table
+    sets: tuple[SetBatch, ...]
+    sites: Sites
+
+    def inside(self, t: int) -> Array:
+        """Return where the people's utilities (R, dn) stand in the table's."""
+        return places_in(self.places, self.sites.linear.shape[-2], t)
+
+
+def chunks_of(crowd: Crowd, sites: Sites) -> Chunk:
+    """Return the chunks of a crowd, with sites (k, R, d, n, n) and (k, R, d, n)."""
+    return jax.tree.map(jnp.asarray, Chunk(crowd.table, crowd.places, crowd.sets, sites))  # type: ignore[arg-type]
+
+
 def evidence(prior: StudyPrior, study: Study, sites: StudySites) -> tuple[Array, Population]:
     """Return F of the module's docstring, and the population's posterior."""
     roots = whitening_roots(prior.population, study.points)
@@ -79,17 +102,15 @@ def evidence(prior: StudyPrior, study: Study, sites: StudySites) -> tuple[Array,
     if study.known is not None:
         precision, linear = jnp.asarray(study.known.precision), linear + study.known.linear
 
-    def of_chunk(rows: Array, own: Sites) -> tuple[Array, Array, Array]:
-        blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
-        information = inform(prior, blocks, own)
-        return *population_part(prior, blocks, information), 0.5 * jnp.sum(information.fitted - information.log_det)
+    def add(total: tuple, chunk: Chunk) -> tuple[tuple, None]:
+        table = tabled(prior, roots, study.points, objects_of(study, chunk.table))
+        places = chunk.inside(len(chunk.table))
+        information = inform(inside(table.own, places), chunk.sites)
+        said = (*population_part(table, places, information), 0.5 * jnp.sum(information.fitted - information.log_det))
+        return jax.tree.map(jnp.add, total, said), None
 
     for crowd, own in zip(study.crowds, sites.people, strict=True):
-
-        def add(total: tuple, chunk: tuple) -> tuple[tuple, None]:
-            return jax.tree.map(jnp.add, total, of_chunk(*chunk)), None
-
-        (precision, linear, value), _ = jax.lax.scan(add, (precision, linear, value), (jnp.asarray(crowd.rows), own))
+        (precision, linear, value), _ = jax.lax.scan(add, (precision, linear, value), chunks_of(crowd, own))
     factor = jnp.linalg.cholesky(precision)
     mean = cho_solve((factor, True), linear)
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diag(factor)))
@@ -117,27 +138,39 @@ def pass_over_people(
     nothing = jax.tree.map(jnp.zeros_like, (prior, roots))
     targets, sums = [], (jnp.zeros(()), jnp.zeros(()), jnp.zeros(()), jnp.zeros(2), *nothing)
 
-    def of_chunk(sums: tuple, chunk: tuple[Array, tuple[SetBatch, ...], Sites, tuple]) -> tuple[tuple, Sites]:
-        rows, batches, own, draws = chunk
-        objects = objects_of(study, rows)
-        blocks, pull = jax.vjp(lambda prior, roots: prior_blocks(prior, roots, study.points, objects), prior, roots)
-        information = inform(prior, blocks, own)
-        moments = person_moments(prior, blocks, own, information, population.mean, population.root)
-        value, target, forces, lapsed = target_of(moments, batches, draws, weight, lapse)
+    def of_chunk(sums: tuple, both: tuple[Chunk, tuple]) -> tuple[tuple, Sites]:
+        chunk, draws = both
+        objects, own = objects_of(study, chunk.table), chunk.sites
+        table, pull = jax.vjp(lambda prior, roots: tabled(prior, roots, study.points, objects), prior, roots)
+        places = chunk.inside(len(chunk.table))
+        moments, information, pulled = _of_people(table, places, own, population)
+        value, target, forces, lapsed = target_of(moments, chunk.sets, draws, weight, lapse)
         dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
         traced = jnp.sum(own.precision * jnp.einsum("rdidj->rdij", moments.covariance))
         penalty = jnp.sum(moments.mean * dual) - traced + jnp.sum(information.log_det)
         norms = jnp.stack([jnp.sum((forces - dual) ** 2), jnp.sum(forces**2)])
-        slope = pull(slopes(prior, blocks, information, dual, population.mean, population.root))
+        flat = dual.reshape(len(dual), -1)
+        slope = pull(slopes(table, places, information, flat, pulled, population.mean, population.root))
         return jax.tree.map(jnp.add, sums, (value, lapsed, penalty, norms, *slope)), target
 
     for crowd, own, draws in zip(study.crowds, sites.people, normals, strict=True):
-        chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
-        sums, target = jax.lax.scan(of_chunk, sums, chunks)
+        sums, target = jax.lax.scan(of_chunk, sums, (chunks_of(crowd, own), draws))
         targets.append(target)
     value, lapsed, penalty, norms, gradient, of_roots = sums
     gradient = jax.tree.map(jnp.add, gradient, pull_to_prior(of_roots)[0])
     return Pass(value, tuple(targets), lapsed, penalty, norms, gradient)
+
+
+def _of_people(
+    table: Table, places: Array, sites: Sites, population: Population
+) -> tuple[PersonMoments, Information, Array]:
+    """Return people's posterior, what they say, and S A Σ A^T S of each."""
+    covariance = inside(table.own, places)
+    information, common = inform(covariance, sites), population_at(table, population.mean, population.root)
+    moments, pulled = person_moments(
+        covariance, sites, information, common.mean[places], inside(common.covariance, places)
+    )
+    return moments, information, pulled
 
 
 def in_sets(moments: PersonMoments, batch: SetBatch) -> tuple[Array, Array]:
@@ -242,24 +275,23 @@ def score_people(
     """Return each person's part of the bound, (k, R), given the population."""
     roots = whitening_roots(prior.population, study.points)
 
-    def of_chunk(chunk: tuple) -> Array:
-        rows, batches, own, draws = chunk
-        blocks = prior_blocks(prior, roots, study.points, objects_of(study, rows))
-        information = inform(prior, blocks, own)
-        moments = person_moments(prior, blocks, own, information, population.mean, population.root)
-        value = jnp.zeros(len(rows))
-        for batch, points in zip(batches, draws, strict=True):
+    def of_chunk(both: tuple[Chunk, tuple]) -> Array:
+        chunk, draws = both
+        own, n_people = chunk.sites, len(chunk.places)
+        table = tabled(prior, roots, study.points, objects_of(study, chunk.table))
+        moments, information, _ = _of_people(table, chunk.inside(len(chunk.table)), own, population)
+        value = jnp.zeros(n_people)
+        for batch, points in zip(chunk.sets, draws, strict=True):
             marginal = of_differences(*in_sets(moments, batch))
             logs = batch.weight * expected_log_likelihood(marginal, batch, points, lapse)
-            value += jnp.sum(logs.reshape(len(rows), -1), axis=1)
+            value += jnp.sum(logs.reshape(n_people, -1), axis=1)
         dual = own.linear - jnp.einsum("rdij,rdj->rdi", own.precision, moments.mean)
         traced = jnp.einsum("rdij,rdidj->r", own.precision, moments.covariance)
         return value - 0.5 * (jnp.sum(moments.mean * dual, axis=(1, 2)) - traced + information.log_det)
 
     scores = []
     for crowd, own, draws in zip(study.crowds, people, normals, strict=True):
-        chunks = (jnp.asarray(crowd.rows), jax.tree.map(jnp.asarray, crowd.sets), own, draws)
-        scores.append(jax.lax.map(of_chunk, chunks))
+        scores.append(jax.lax.map(of_chunk, (chunks_of(crowd, own), draws)))
     return tuple(scores)
 
 

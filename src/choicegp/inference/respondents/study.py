@@ -17,8 +17,9 @@ from choicegp.model.error_models import ErrorModel
 from choicegp.model.prior import THRESHOLD, Objects
 
 _SHAPES = 2  # of crowds: a program is compiled for all of them together
-_CELLS = 3_000_000  # numbers in the largest array of a chunk
+_CELLS = 1_000_000  # numbers in the largest array of a chunk
 _MOST_AT_ONCE = 64  # people in a chunk
+_TABLE = 200  # objects that the people of a chunk look up together; of more, each chunk has a table of its own
 
 
 class Crowd(NamedTuple):
@@ -30,6 +31,10 @@ class Crowd(NamedTuple):
         Numbers of the people; -1 for padding.
     rows : int array (k, R, n)
         The objects that each of them saw, as rows of the study's objects; padding repeats the last.
+    table : int array (k, t)
+        The objects that the people of a chunk look up, as rows of the study's objects.
+    places : int array (k, R, n)
+        The same as ``rows``, as places in the table.
     sets : tuple of SetBatch
         With a leading axis of chunks; ``rows`` (k, a, R s) are places among a person's own n objects, and s sets in a
         row belong to one person.
@@ -37,6 +42,8 @@ class Crowd(NamedTuple):
 
     people: np.ndarray
     rows: np.ndarray
+    table: np.ndarray
+    places: np.ndarray
     sets: tuple[SetBatch, ...]
 
 
@@ -78,16 +85,16 @@ class Answers(NamedTuple):
     """Choices in the form in which they are gathered by person."""
 
     data: ChoiceData
-    local: np.ndarray  # row of the study's objects of every row of the data's table
+    shown: np.ndarray  # row of the study's objects of every shown object, aligned with the data's ``flat_shown``
     people: np.ndarray  # number of the person of each set
     threshold: int  # row of the threshold
     errors: ErrorModel
 
 
 def gathered(
-    answers: Answers, n_people: int, n_numbers: int, n_utilities: int, *, roomy: bool = False
+    answers: Answers, n_people: int, n_objects: int, n_utilities: int, *, roomy: bool = False
 ) -> tuple[Crowd, ...]:
-    """Gather the sets of ``n_people`` people; ``n_numbers`` is the order of the population's whole precision.
+    """Gather the sets of ``n_people`` people, who saw ``n_objects`` objects in all.
 
     With ``roomy``, numbers are rounded up to powers of two, so that other answers need no other programs.
     """
@@ -98,8 +105,9 @@ def gathered(
     crowds = []
     for n in np.unique(shapes[shapes > 0]).tolist():
         people = np.flatnonzero(shapes == n)
-        cells = n_utilities * n * max(n_numbers, n_utilities * n)
-        at_once = max(1, min(_MOST_AT_ONCE, _CELLS // cells, len(people)))
+        at_once = max(1, min(_MOST_AT_ONCE, _CELLS // (n_utilities * n) ** 2, len(people)))
+        if n_objects > _TABLE:
+            at_once = max(1, min(at_once, _TABLE // n))
         if roomy:
             at_once = padded_size(at_once, 0)
         n_chunks = -(-len(people) // at_once)
@@ -110,15 +118,27 @@ def gathered(
             batch for kind in ("keep", "best", "worst")
             if (batch := _batch(answers, kind, padded, rows, counts, n_chunks, 0 if roomy else 2)) is not None
         )  # fmt: skip
-        shape = (n_chunks, at_once)
-        crowds.append(Crowd(padded.reshape(shape), rows.reshape(*shape, n).astype(np.int32), sets))
+        by_chunk = rows.reshape(n_chunks, at_once, n).astype(np.int32)
+        table, places = _tables(by_chunk, n_objects, 0 if roomy else 2)
+        crowds.append(Crowd(padded.reshape(n_chunks, at_once), by_chunk, table, places, sets))
     return tuple(crowds)
+
+
+def _tables(rows: np.ndarray, n_objects: int, fineness: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the objects (k, t) that each chunk of people looks up, and their rows (k, R, n) as places among them."""
+    if n_objects <= _TABLE:
+        return np.tile(np.arange(n_objects, dtype=np.int32), (len(rows), 1)), rows
+    seen = [np.unique(own) for own in rows]
+    t = padded_size(max(map(len, seen)), fineness)
+    table = np.array([np.pad(own, (0, t - len(own)), mode="edge") for own in seen], np.int32)
+    places = [np.searchsorted(own, chunk) for own, chunk in zip(seen, rows, strict=True)]
+    return table, np.array(places, np.int32)
 
 
 def _seen(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
     """Return each person and object that she saw, once, in the order of people."""
     sizes = np.diff(answers.data.offsets)
-    owners, rows = np.repeat(answers.people, sizes), answers.local[answers.data.flat_shown]
+    owners, rows = np.repeat(answers.people, sizes), answers.shown
     if answers.errors.has_threshold:
         everyone = np.unique(answers.people)
         owners = np.concatenate([owners, everyone])
@@ -158,7 +178,7 @@ def _batch(
     assert data.flat_chosen is not None
     places, present = padded_places(data.offsets, np.where(is_set, flat, sets[0]), a, data.flat_chosen)
     chosen = data.flat_chosen[places] & present & is_set[:, None]
-    seen = answers.local[data.flat_shown[places]]
+    seen = answers.shown[places]
     present = present & is_set[:, None]
     if errors.has_threshold:
         seen, present, chosen = with_threshold(seen, present, chosen, answers.threshold)
@@ -181,11 +201,10 @@ def _batch(
 
 
 def studied(
-    objects: Objects, points: Objects, answers: Answers, n_people: int, n_parts: int, n_utilities: int, *,
-    roomy: bool = False,
-) -> Study:  # fmt: skip
+    objects: Objects, points: Objects, answers: Answers, n_people: int, n_utilities: int, *, roomy: bool = False
+) -> Study:
     """Make the study of ``n_people`` people; for ``roomy`` see `gathered`."""
-    crowds = gathered(answers, n_people, n_parts * len(points.X), n_utilities, roomy=roomy)
+    crowds = gathered(answers, n_people, len(objects.X), n_utilities, roomy=roomy)
     return Study(objects, points, crowds, n_people)
 
 

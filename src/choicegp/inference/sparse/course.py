@@ -23,7 +23,6 @@ from choicegp.inference.expectation import latin_normals
 from choicegp.inference.sparse.feed import Feed, Sets, Source, all_of, shares
 from choicegp.inference.sparse.plan import (
     Course,
-    Keeper,
     KernelStart,
     Plan,
     held_out_and_training,
@@ -62,20 +61,20 @@ class SparseInference:
     """Natural-gradient steps on mini-batches; its state is a `Course`.
 
     Inducing points are chosen among the scaled features ``objects`` (n, c).  The starts are tried in turn for a few
-    steps.  ``keeper`` is where the course is kept after every check, and found again; ``spread`` are several devices,
-    among which the sets of every step are divided; ``only`` are the training sets to learn from, where not from all.
+    steps.  ``spread`` are several devices, among which the sets of every step are divided; ``only`` are the training
+    sets to learn from, where not from all.
     """
 
     def __init__(
         self, source: Source, objects: np.ndarray, starts: Sequence[KernelStart], plan: Plan, watch: Watch, *,
-        keeper: Keeper | None = None, spread: Spread | None = None, only: np.ndarray | None = None,
+        spread: Spread | None = None, only: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         self.errors = plan.settings.errors
         points = inducing_points(
             objects, starts[0].prior.n_parts, plan.n_inducing, plan.seed, threshold=self.errors.has_threshold
         )
         self.source, self.points, self.starts, self.plan = source, points, starts, plan
-        self.watch, self.clock, self.keeper, self.spread = watch, watch.clock, keeper, spread
+        self.watch, self.clock, self.spread = watch, watch.clock, spread
         self.reader = ThreadPoolExecutor(1)
         self.held_out, training = held_out_and_training(source, plan.batch_size, plan.seed)
         self.training = training if only is None else only
@@ -104,11 +103,9 @@ class SparseInference:
         self._kept: list[tuple[Sets, np.ndarray]] | None = None
 
     def begin(self) -> Course:
-        """Return the course before its first step, or the one that was kept."""
+        """Return the course before its first step."""
         state, none = self._begin(0), np.zeros(0)
-        first = Course(0, 0, state, state, -np.inf, 0, 0, none, Progress(Scored(-np.inf, none), 0), (-1, 0), 0.0, none)
-        kept = None if self.keeper is None else self.keeper.load(first)
-        return kept or first
+        return Course(0, 0, state, state, -np.inf, 0, 0, none, Progress(Scored(-np.inf, none), 0), (-1, 0), 0.0, none)
 
     def _most(self, size: int, n_points: int) -> int:
         """How many sets of a size are worked on at a time: their pairs of objects have to be held."""
@@ -132,11 +129,8 @@ class SparseInference:
         return min(len(_ANNEALING), self.n_trial // 2)
 
     def step(self, course: Course) -> Course:
-        """Make a block of steps, look at what it gave, and keep it."""
-        course = self._advanced(self._steps(course))
-        if self.keeper is not None and course.step % _CHECK == 0 and not course.broken:
-            self.keeper.save(jax.tree.map(np.asarray, course))
-        return course
+        """Make a block of steps, and look at what it gave."""
+        return self._advanced(self._steps(course))
 
     def _advanced(self, course: Course) -> Course:
         if course.trial < len(self.starts):

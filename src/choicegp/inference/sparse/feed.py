@@ -5,7 +5,6 @@ and nothing is padded much.  Which sets a step takes depends on the seed and on 
 that was interrupted continues exactly as it would have.
 """
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -47,11 +46,6 @@ class Source(Protocol):
     sizes: np.ndarray
     """Number of objects of every set, the threshold included where there is one."""
 
-    @property
-    def digest(self) -> str:
-        """A fingerprint of the data."""
-        ...
-
     def order(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return the sets in a random order in which they can be read fast."""
         ...
@@ -67,16 +61,6 @@ class InMemory:
     def __init__(self, data: ChoiceData, centre: np.ndarray, scale: np.ndarray, threshold: bool = False) -> None:
         self.data, self.centre, self.scale, self.threshold = data, centre, scale, threshold
         self.sizes = np.diff(data.offsets) + threshold
-
-    @property
-    def digest(self) -> str:
-        """A fingerprint of the data."""
-        data = self.data
-        parts = (data.X, data.flat_shown, data.offsets, data.flat_chosen, data.weights)
-        text = hashlib.sha256()
-        for part in parts:
-            text.update(b"" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
-        return text.hexdigest()
 
     def order(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return the sets in a random order."""
@@ -104,12 +88,6 @@ class InFolder:
         self._file_of_set = np.repeat(np.arange(len(folder.files), dtype=np.int32), np.diff(folder.starts))
         self._open: OrderedDict[int, InMemory] = OrderedDict()
         self._lock = threading.Lock()
-
-    @property
-    def digest(self) -> str:
-        """A fingerprint of the data: names, sizes and times of the files."""
-        about = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.files]
-        return hashlib.sha256(repr((about, self.folder.encoding.to_json())).encode()).hexdigest()
 
     def order(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return the sets in a random order: files at random, a few at a time, and their sets mixed.

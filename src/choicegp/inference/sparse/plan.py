@@ -1,6 +1,6 @@
 """What a sparse fit is given (its plan, the kernels it starts from, its inducing points) and knows on its way."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -10,9 +10,11 @@ from choicegp.inference.sparse.network import TrainedNetwork
 from choicegp.inference.sparse.step import SparseSettings, SparseState
 from choicegp.inference.sparse.stopping import Progress
 from choicegp.inference.starts import FIRST_VARIANCE, rescaled
-from choicegp.model.kernels import RBF, Additive, Kernel, Linear, Warped, kernel_named
+from choicegp.model.kernels import RBF, Kernel, Linear
 from choicegp.model.mapped import Mapped
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import UtilityPrior, kernel_named
+from choicegp.model.warped import Warped
+from choicegp.model.waves import Additive
 
 _LEAST_HELD_OUT = 1000  # sets from which on some are held out
 _MOST_HELD_OUT = 2048
@@ -145,19 +147,3 @@ def far_apart(objects: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarr
         total = np.cumsum(nearest)
         rows[i] = min(np.searchsorted(total, rng.random() * total[-1], side="right"), len(objects) - 1)
     return rows
-
-
-class Keeper(Protocol):
-    """Keeps a course where a killed process finds it again."""
-
-    def load(self, first: Course) -> Course | None:
-        """Return the kept course, of the same structure as ``first``, if there is one."""
-        ...
-
-    def save(self, course: Course) -> None:
-        """Keep the course instead of an earlier one."""
-        ...
-
-    def remove(self) -> None:
-        """Forget the course of a fit that is done."""
-        ...
