@@ -37,7 +37,7 @@ from choicegp.model.shapes import AnyArray, Scalar
 
 TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
 _MULTIPLIED = 16  # factors of which the product is taken before its logarithm
-_WRITTEN_OUT = 6  # objects of a set whose pairs are written out
+WRITTEN_OUT = 6  # objects of a set whose pairs are written out: a batch of products so small costs twice as much
 _UNROLLED = 16  # rows of the recursion over chosen objects that are unrolled; a longer one is a loop
 
 
@@ -107,7 +107,7 @@ def expected_derivatives(
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
     gradient, curvature = averaged(answer, kept, compared, pairs)
     if lapse is not None:
-        curvature -= mean_square(kept * (1 - kept), answer.of_objects(pairs))
+        curvature -= mean_square(kept * (1 - kept), to_objects(answer.slope, pairs))
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
 
 
@@ -173,9 +173,10 @@ class Answer(NamedTuple):
     coupling: Float[Array, "d P m S"] | None
     singles: "SingleObjects | None"
 
-    def of_objects(self, pairs: Pairs) -> Float[Array, "d a m S"]:
-        """Return d log p / du."""
-        return to_objects(self.f if self.singles is None else self.f - self.singles.slope, pairs)
+    @property
+    def slope(self) -> Float[Array, "d P m S"]:
+        """Return d log p / dz."""
+        return self.f if self.singles is None else self.f - self.singles.slope
 
 
 def answer_terms(
@@ -268,11 +269,9 @@ def log_answer(
 
 
 def log_products(
-    ahead: Float[Array, "P *batch"],
-    behind: Float[Array, "P *batch"],
-    present: Bool[AnyArray, "a *#batch"],
+    ahead: Float[Array, "P *batch"], behind: Float[Array, "P *batch"], present: Bool[AnyArray, "a *#batch"],
     pairs: Pairs,
-) -> Float[Array, "a *batch"]:
+) -> Float[Array, "a *batch"]:  # fmt: skip
     """Return S_o from Φ(z) and Φ(-z), the floor included; padding has -inf.
 
     A product may underflow, which is harmless: the best object has factors of at least 1/2, and larger ones than any
@@ -339,6 +338,12 @@ def beaten_by(
     pair: PairProbabilities, beats: Bool[AnyArray, "P m 1"], pairs: Pairs
 ) -> tuple[Float[Array, "a m S"], Float[Array, "a m S"]]:
     """G_v = prod_o (1 - e^p(o,v)) and 1 - G_v for every object v, over the chosen o before it."""
+    if len(pairs.index) <= WRITTEN_OUT:  # pair by pair: of few objects, a list of all pairs takes longer
+        left, lost = ([jnp.full_like(pair.dominates[0], value)] * len(pairs.index) for value in (1.0, 0.0))
+        for number, v in enumerate(pairs.second):
+            lost[v] = lost[v] + left[v] * jnp.where(beats[number], pair.dominates[number], 0.0)
+            left[v] = left[v] * jnp.where(beats[number], pair.not_dominates[number], 1.0)
+        return jnp.stack(left), jnp.stack(lost)
     upper = np.triu(np.ones(pairs.index.shape, bool), 1)[:, :, None, None]
     beats = beats[pairs.index] & upper
     dominates = jnp.where(beats, pair.dominates[pairs.index], 0.0)
@@ -373,7 +378,7 @@ def coupling_curvature(coupling: Float[Array, "d P m S"], pairs: Pairs) -> Float
     Written out pair by pair for small sets: a batched product of matrices this small takes eight times as long.
     """
     a, index = len(pairs.index), pairs.index
-    if a > _WRITTEN_OUT:
+    if a > WRITTEN_OUT:
         return _coupling_by_products(coupling, pairs)
     weights = []
     for o, v in zip(pairs.first, pairs.second, strict=True):

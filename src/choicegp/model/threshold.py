@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float
 
 from choicegp.model.derivatives import (
     TINY,
+    WRITTEN_OUT,
     Compared,
     ExpectedDerivatives,
     answer_terms,
@@ -143,12 +144,12 @@ def expected_derivatives_with_threshold(
 
 
 class _Answers(NamedTuple):
-    """The two answers whose sum is seen: log p, the first one's share in it, slopes by u, and averages of both."""
+    """The two answers whose sum is seen: log p, the first one's share in it, slopes by z, and averages of both."""
 
     value: Float[Array, "m S"]
     share: Float[Array, "m S"]
-    gap: Float[Array, "d a m S"]  # the first one's slope less the second one's
-    second: Float[Array, "d a m S"]
+    gap: Float[Array, "d P m S"]  # the first one's slope less the second one's
+    second: Float[Array, "d P m S"]
     averaged: Callable[[Array], tuple[Array, Array]]
 
 
@@ -170,8 +171,7 @@ def _one_by_one(
         return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
 
     value = log_add_exp(jnp.where(possible[:, None], first.value, -jnp.inf), second.value)
-    slopes = first.of_objects(pairs), second.of_objects(pairs)
-    return _Answers(value, share, slopes[0] - slopes[1], slopes[1], of_both)
+    return _Answers(value, share, first.slope - second.slope, second.slope, of_both)
 
 
 def _together(
@@ -232,17 +232,28 @@ def _together(
         return gradient, curvature
 
     gap, second_slope = (
-        to_objects(up[None] * hazard + down[None] * hazard_below, pairs)
+        up[None] * hazard + down[None] * hazard_below
         for up, down in ((ups[0] - ups[1], downs[0] - downs[1]), (ups[1], downs[1]))
     )
     return _Answers(value, share, gap, second_slope, of_both)
 
 
 def _mean_of_pairs(
-    weight: Float[Array, "m S"], slope: Float[Array, "d a m S"], pairs: Pairs
+    weight: Float[Array, "m S"], slope: Float[Array, "d P m S"], pairs: Pairs
 ) -> Float[Array, "d a a m"]:
-    """Mean over samples of weight g g^T, for slopes g that sum to zero over the objects."""
-    return laplacian(-jnp.mean(weight[None, None] * slope[:, pairs.first] * slope[:, pairs.second], axis=-1), pairs)
+    """Mean over samples of weight g g^T, for the slopes g by u that belong to slopes by z; they sum to zero.
+
+    Written out object by object for small sets: lists of all pairs would take a sixth of a step.
+    """
+    if len(pairs.index) > WRITTEN_OUT:
+        g = to_objects(slope, pairs)
+        return -laplacian(jnp.mean(weight[None, None] * g[:, pairs.first] * g[:, pairs.second], axis=-1), pairs)
+    of_objects = [jnp.zeros_like(slope[:, 0])] * len(pairs.index)
+    of_pairs = list(zip(pairs.first, pairs.second, strict=True))
+    for number, (o, v) in enumerate(of_pairs):
+        of_objects[o], of_objects[v] = of_objects[o] + slope[:, number], of_objects[v] - slope[:, number]
+    products = [jnp.mean(weight[None] * of_objects[o] * of_objects[v], axis=-1) for o, v in of_pairs]
+    return -laplacian(jnp.stack(products, axis=1), pairs)
 
 
 def answer_probabilities_with_threshold(u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
