@@ -101,13 +101,10 @@ def answers(name: str, setting: str, cache: str, seconds: float = SECONDS) -> np
     environment = {key: value for key, value in (os.environ | variables | {"CHOICEGP_CACHE": folder}).items() if value}
     own = sorted(os.sched_getaffinity(0) if cores == 1 else range(os.cpu_count() or 1))[:cores]
 
-    def pinned() -> None:
-        os.sched_setaffinity(0, own)
-
-    command = [sys.executable, "-c", SCRIPT, name]
-    ended = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=seconds, preexec_fn=pinned, check=False
-    )
+    # The child pins itself before anything is imported: a function to be called after a fork would fork JAX's threads.
+    pinned = f"import os\nos.sched_setaffinity(0, {own})\n"
+    command = [sys.executable, "-c", pinned + SCRIPT, name]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     if ended.returncode:
         raise RuntimeError(ended.stderr.strip()[-2000:])
     return np.array(json.loads(ended.stdout), float)

@@ -54,8 +54,7 @@ class LateClock(Clock):
         super().__init__(1.0)
         self.looks = looks
 
-    @property
-    def is_up(self):
+    def is_up_in(self, seconds):
         self.looks -= 1
         return self.looks < 0
 

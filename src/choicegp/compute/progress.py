@@ -31,7 +31,7 @@ class Clock:
         return clock
 
     def keeping(self, seconds: float) -> "Clock":
-        """Return a clock whose time is up earlier, so that so many seconds are left for what follows."""
+        """Return a clock whose time is up earlier, so that some seconds are left for what follows."""
         clock = copy(self)
         clock.kept += seconds
         return clock
@@ -47,7 +47,7 @@ class Clock:
         return self.is_up_in(0.0)
 
     def is_up_in(self, seconds: float) -> bool:
-        """Whether the limit will have passed in so many seconds."""
+        """Whether the limit will have passed after some seconds."""
         return self.limit is not None and monotonic() - self._set + self.kept + seconds >= self.limit
 
     @property

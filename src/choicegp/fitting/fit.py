@@ -268,7 +268,7 @@ def _with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
 
 
 def _is_up_for(n_conclusions: float, clock: Clock) -> bool:
-    """Whether there is no time left for work that takes as long as so many conclusions of the fit before it."""
+    """Whether there is no time left for work that takes as long as some conclusions of the fit before it."""
     return clock.is_up_in(n_conclusions * clock.took.get(CONCLUSION, 0.0))
 
 

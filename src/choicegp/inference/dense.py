@@ -257,7 +257,7 @@ class DenseInference(AnnealedInference):
         return len(self.problem.valid) * self.task.prior.n_parts
 
     def work_of_sets(self, n_points: int) -> float:
-        """Return the seconds of derivatives at so many points of each set, on the core where they were measured."""
+        """Return the seconds of derivatives at some points of each set, on the core where they were measured."""
         counts = [(*batch.rows.shape, batch.errors.n_nodes) for batch in self.problem.batches]
         n_pairs = sum(a * (a - 1) // 2 * m * n_nodes for a, m, n_nodes in counts)
         return 35e-9 * self.task.prior.n_utilities * n_pairs * n_points

@@ -89,7 +89,7 @@ class Watch(NamedTuple):
         return self.clock.is_up
 
     def is_up_in(self, seconds: float) -> bool:
-        """Whether the time limit will have passed in so many seconds."""
+        """Whether the time limit will have passed after some seconds."""
         return self.clock.is_up_in(seconds)
 
     @property
