@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from choicegp.compute.devices import present_device
 from choicegp.compute.kept_programs import SUFFIX, cache_folder, keep, load
 from choicegp.compute.sources import digest_of_sources
 
@@ -154,14 +155,6 @@ def _compiled(lowered: Any) -> Any:
     return lowered.compile()
 
 
-def present_device() -> Any:
-    """Return the device on which programs run now."""
-    chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
-    if chosen is None:
-        return jax.local_devices()[0]  # of this machine, where several work together
-    return jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen
-
-
 def _node_types(tree: Any) -> set[type]:
     """Return the classes of all nodes of a tree."""
     data = tree.node_data()
@@ -190,23 +183,3 @@ def _constant_environment() -> str:
     client = present_device().client
     parts = (*versions, client.platform, client.platform_version, processor)
     return " ".join((*parts, platform.python_version(), os.environ.get("XLA_FLAGS", "")))
-
-
-_SETTINGS_OF_THREADS = (
-    "enable_x64", "default_device", "default_matmul_precision", "numpy_dtype_promotion", "numpy_rank_promotion",
-    "debug_nans", "debug_infs",
-)  # fmt: skip
-
-
-def with_settings_of_this_thread(work: Callable) -> Callable:
-    """Carry float64, the device and the like over to another thread: JAX keeps these settings per thread."""
-    settings = {name: getattr(jax.config, f"jax_{name}") for name in _SETTINGS_OF_THREADS}
-
-    def wrapped(*args: Any) -> Any:
-        with contextlib.ExitStack() as stack:
-            for name, value in settings.items():
-                stack.enter_context(getattr(jax, name)(value))
-            stack.enter_context(jax.transfer_guard("allow"))
-            return work(*args)
-
-    return wrapped

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pandas as pd
 
+from choicegp.compute.devices import linear_algebra_for, n_threads
 from choicegp.compute.progress import Clock, progress_report
-from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.data.covariates import CovariateCoding
 from choicegp.errors import ChoiceGPError

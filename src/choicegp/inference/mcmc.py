@@ -21,7 +21,8 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve
 
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.devices import with_settings_of_this_thread
+from choicegp.compute.programs import program
 from choicegp.inference.chain import (
     BLOCK,
     Chain,

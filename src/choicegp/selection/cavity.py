@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.devices import with_settings_of_this_thread
+from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp.checks import seed
-from choicegp.compute.threads import linear_algebra_for
+from choicegp.compute.devices import linear_algebra_for
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted

@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.devices import with_settings_of_this_thread
+from choicegp.compute.programs import program
 from choicegp.inference.driver import Task, Verdict, run
 from choicegp.inference.hyperposterior import HyperPosterior, gaussian_around
 from choicegp.inference.mcmc import MORE, judged

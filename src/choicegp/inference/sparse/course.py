@@ -16,8 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from choicegp.compute.devices import Spread
-from choicegp.compute.programs import with_settings_of_this_thread
+from choicegp.compute.devices import Spread, with_settings_of_this_thread
 from choicegp.inference.driver import Inferred, Verdict, Watch
 from choicegp.inference.expectation import latin_normals
 from choicegp.inference.sparse.feed import Feed, Sets, Source, all_of, shares
