@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
-from choicegp.data.scaling import FeatureScaling
+from choicegp.data.packing import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
 from choicegp.reading.columns import LongColumns, Roles, has_own_kinds, long_columns, question_of
 from choicegp.reading.defects import Empty, Missing, Rules, factorized, offsets_of, settled
