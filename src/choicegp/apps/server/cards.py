@@ -56,7 +56,7 @@ def learned_from(objects: "pd.DataFrame", columns: Sequence[str], decimal: str |
 
 
 def _numbers(column: "pd.Series", sign: str) -> "pd.Series | None":
-    from choicegp.reading.numbers import read_numbers
+    from choicegp.reading.cells import read_numbers
 
     try:
         numbers = read_numbers(column, sign)
