@@ -33,10 +33,9 @@ from choicegp.inference.chain import (
     n_together,
     prior_root,
 )
+from choicegp.inference.coordinates import hyper_posterior, whiten
 from choicegp.inference.driver import Inferred, Task, Verdict
-from choicegp.inference.hyperposterior import hyper_posterior
 from choicegp.inference.posterior import Posterior, draws_of
-from choicegp.inference.whitening import whiten
 from choicegp.model.prior import UtilityPrior
 
 N_CHAINS = 4

@@ -15,8 +15,8 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.devices import with_settings_of_this_thread
 from choicegp.compute.programs import program
+from choicegp.inference.coordinates import HyperPosterior, gaussian_around
 from choicegp.inference.driver import Task, Verdict, run
-from choicegp.inference.hyperposterior import HyperPosterior, gaussian_around
 from choicegp.inference.mcmc import MORE, judged
 from choicegp.inference.problem import SetBatch
 from choicegp.inference.respondents.chain import (

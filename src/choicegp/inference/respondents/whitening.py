@@ -5,7 +5,7 @@ f = A v, the population's utilities at her objects,
 
     u = f + W^T (W (η - Λ f) + w),    W^T W = (C^-1 + Λ)^-1,
 
-w being standard normal.  As for one person (`choicegp.inference.whitening`), the exact posterior of all these
+w being standard normal.  As for one person (`choicegp.inference.coordinates`), the exact posterior of all these
 coordinates and of the hyperparameters together is
 
     log p(choices | u) - log sites(u) + log Z(hyperparameters) - |w|²/2 + log p(hyperparameters),
