@@ -7,7 +7,8 @@ Linux says what a process may have; elsewhere nothing is refused.
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,20 @@ def with_settings_of_this_thread(work: Callable) -> Callable:
             return work(*args)
 
     return wrapped
+
+
+def in_threads(work: Callable[[Any], Any], over: Sequence[Any], n_jobs: int) -> list[Any]:
+    """Return the results of ``work`` for each item, in order, from that many threads.
+
+    Examples
+    --------
+    >>> in_threads(abs, [-1, 2], 2)
+    [1, 2]
+    """
+    if n_jobs == 1 or len(over) == 1:
+        return [work(one) for one in over]
+    with ThreadPoolExecutor(n_jobs) as pool:
+        return list(pool.map(with_settings_of_this_thread(work), over))
 
 
 @contextlib.contextmanager
