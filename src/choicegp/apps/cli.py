@@ -342,7 +342,7 @@ def reproduce(
     if show_list:
         body.list_experiments()
         return
-    body.reproduce(body.Request(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
+    body.reproduce(body.RunRequest(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
 
 
 @app.command()

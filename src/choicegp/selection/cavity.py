@@ -225,7 +225,7 @@ class _Scores:
         return scores
 
 
-class Refitter:
+class CavityFits:
     """Fits the posterior at the hyperparameters of ``posterior``, to all sets or to all but one."""
 
     def __init__(self, posterior: Posterior, problem: Problem, seed: int = 0) -> None:
@@ -295,7 +295,7 @@ def cavity_loo(
     clock : Clock
         Ends the refits.
     """
-    fits = Refitter(posterior, problem, seed)
+    fits = CavityFits(posterior, problem, seed)
     score = _Scores(problem, posterior.n_utilities, posterior.lapse)
     taken = _take_out(fits, score, n_sets)
     weight = taken.weight
@@ -323,7 +323,7 @@ class _TakenOut(NamedTuple):
     place: dict[int, tuple[int, int]]
 
 
-def _take_out(fits: Refitter, score: _Scores, n_sets: int) -> _TakenOut:
+def _take_out(fits: CavityFits, score: _Scores, n_sets: int) -> _TakenOut:
     """Take every set's own site out of its own marginal."""
     zeros = [np.zeros(n_sets) for _ in range(5)]
     result = _TakenOut(zeros[0], zeros[1], zeros[2], zeros[3], zeros[4], {})
@@ -341,7 +341,7 @@ def _take_out(fits: Refitter, score: _Scores, n_sets: int) -> _TakenOut:
 
 
 def _refitted(
-    fits: Refitter, score: _Scores, places: list[tuple[int, int]], n_jobs: int
+    fits: CavityFits, score: _Scores, places: list[tuple[int, int]], n_jobs: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores of some sets from fits without them, and whether these fits settled."""
     settled = in_threads(lambda place: fits.without(*place), places, n_jobs)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from choicegp.apps.server.learning import Learner, saved, told
-from choicegp.apps.server.results import Learned, Population, Segment, Share
+from choicegp.apps.server.results import Learned, LearnedPeople, Segment, Share
 from choicegp.apps.server.standing import Standing
 from choicegp.checks import plain
 
@@ -29,7 +29,7 @@ def pooled(learner: Learner, people: Mapping[str, Standing]) -> Learned:
     return told(model, learner.objects, learner.setup, None)
 
 
-def separate(learner: Learner, people: Mapping[str, Standing]) -> Population:
+def separate(learner: Learner, people: Mapping[str, Standing]) -> LearnedPeople:
     """Say what people would keep, who is like whom, and how many criteria their answers show.
 
     Every person has utilities of her own, which are similar to the others' as far as the answers say so.
@@ -54,7 +54,7 @@ def separate(learner: Learner, people: Mapping[str, Standing]) -> Population:
         )
         stability = f"{found.stability:.2f}: {stability_in_words(found.stability)}"
     columns = ["object", "keep", "keep_low", "keep_high", "take"]
-    return Population(
+    return LearnedPeople(
         sum(len(now.shown) for now in people.values()),
         len(people),
         *_criteria(learner, data),

@@ -31,7 +31,7 @@ from choicegp.inference.respondents.chain import (
 from choicegp.inference.respondents.course import InferredStudy
 from choicegp.inference.respondents.posterior import PeopleDraws
 from choicegp.inference.respondents.study import Crowd, Study
-from choicegp.inference.respondents.whitening import Coordinates, Sampled, Group, whiten_study
+from choicegp.inference.respondents.whitening import Coordinates, Sampled, WhitenedCrowd, whiten_study
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import HyperPriors, log_density
 from choicegp.model.respondents import StudyPrior
@@ -56,7 +56,7 @@ def sampled_of(study: Study, sites: tuple[Sites, ...], lapse: Any) -> Sampled:
     )  # fmt: skip
 
 
-def _group(crowd: Crowd, sites: Sites) -> Group:
+def _group(crowd: Crowd, sites: Sites) -> WhitenedCrowd:
     known = np.asarray(crowd.people).ravel() >= 0
 
     def flat(leaf: Any) -> np.ndarray:
@@ -71,7 +71,7 @@ def _group(crowd: Crowd, sites: Sites) -> Group:
         weight, sets = (np.asarray(part).ravel()[own] for part in (batch.weight, batch.sets))
         return SetBatch(rows, present, chosen, weight, sets, batch.errors)
 
-    return Group(flat(crowd.rows), tuple(map(of_batch, crowd.sets)), Sites(*map(flat, sites)))  # type: ignore[arg-type]
+    return WhitenedCrowd(flat(crowd.rows), tuple(map(of_batch, crowd.sets)), Sites(*map(flat, sites)))  # type: ignore[arg-type]
 
 
 @program

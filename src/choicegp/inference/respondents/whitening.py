@@ -37,7 +37,7 @@ from choicegp.model.prior import Objects
 from choicegp.model.respondents import StudyPrior
 
 
-class Group(NamedTuple):
+class WhitenedCrowd(NamedTuple):
     """R people with n objects each, what they answered, and their sites."""
 
     rows: Array  # (R, n) rows of the study's objects
@@ -50,7 +50,7 @@ class Sampled(NamedTuple):
 
     objects: Objects
     points: Objects
-    groups: tuple[Group, ...]
+    groups: tuple[WhitenedCrowd, ...]
     lapse: Array | None
 
 
