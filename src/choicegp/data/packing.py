@@ -17,8 +17,8 @@ from choicegp.reading.defects import offsets_of
 
 _SHAPES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 _MOST_SHAPES = 3  # a program is compiled for each
-_GROWING: ContextVar[bool] = ContextVar("growing", default=False)
-_LEAST_WHILE_GROWING = 32
+_IS_GENEROUS: ContextVar[bool] = ContextVar("is_generous", default=False)
+_LEAST_GENEROUS = 32
 _FLAT = 1e-12  # a standard deviation that is a smaller part of the mean than this is rounding
 
 
@@ -60,27 +60,27 @@ def sets_by_size(
 
 def padded_size(n: int, fineness: int) -> int:
     """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
-    if _GROWING.get():
-        n, fineness = max(n, _LEAST_WHILE_GROWING), min(fineness, 1)
+    if _IS_GENEROUS.get():
+        n, fineness = max(n, _LEAST_GENEROUS), min(fineness, 1)
     step = 1 << max(0, n.bit_length() - 1 - fineness)
     return -(-n // step) * step
 
 
 @contextmanager
-def growing() -> Iterator[None]:
+def padded_generously() -> Iterator[None]:
     """Pad generously inside, for data that grow set by set: few of their fits then need other programs than the last.
 
     Examples
     --------
-    >>> with growing():
+    >>> with padded_generously():
     ...     sorted({padded_size(n, 4) for n in range(1, 130)})
     [32, 48, 64, 96, 128, 192]
     """
-    before = _GROWING.set(True)
+    before = _IS_GENEROUS.set(True)
     try:
         yield
     finally:
-        _GROWING.reset(before)
+        _IS_GENEROUS.reset(before)
 
 
 def sets_by_shape(sizes: NDArray[np.integer], sets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:

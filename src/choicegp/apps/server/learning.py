@@ -121,12 +121,12 @@ class Learner:
 
     def explain(self, task: LearningTask) -> Learned:
         """Say what a person's answers show, by a fit from all starts."""
-        from choicegp.data.packing import growing
+        from choicegp.data.packing import padded_generously
         from choicegp.estimators.choice_gp import ChoiceGP
 
-        with growing():
+        with padded_generously():
             model = ChoiceGP(**self._whole.get_params()).fit(self._data(task))
-        return told(model, self.objects, self.setup, task.language)
+        return learned_by(model, self.objects, self.setup, task.language)
 
     def known(self) -> set[int]:
         """Return the people whose models are kept."""
@@ -162,7 +162,7 @@ class Learner:
         )  # fmt: skip
 
 
-def told(model: "ChoiceGP", objects: "pd.DataFrame", setup: Setup, language: object) -> Learned:
+def learned_by(model: "ChoiceGP", objects: "pd.DataFrame", setup: Setup, language: object) -> Learned:
     """Say what a model has learned."""
     from choicegp.apps.server.pictures import matters, owner_pictures
     from choicegp.evaluation.effects import model_effects

@@ -181,9 +181,9 @@ def _shapes(most: int) -> list[int]:
     >>> _shapes(80)
     [32, 48, 64, 96]
     """
-    from choicegp.data.packing import growing, padded_size
+    from choicegp.data.packing import padded_generously, padded_size
 
-    with growing():
+    with padded_generously():
         return sorted({padded_size(n, 1) for n in range(_FIRST_SHAPE, max(most, _FIRST_SHAPE) + 1)})
 
 
