@@ -31,7 +31,7 @@ def test_each_message_leads_to_the_next_option(survey, run):
     assert code == 2
     assert "there is no column 'choice' (chosen); did you mean --chosen Choice? " in err
     _, _, err = run("describe", survey, "--chosen", "Choice")
-    assert "; name the right one with --set-id COLUMN, --object-id COLUMN" in err
+    assert "; name the right ones with --set-id COLUMN, --object-id COLUMN" in err
     code, _, err = run("describe", survey, "--set-id", "task", *ROLES[2:])
     assert code == 2
     assert "duplicate-object: if a set id needs several columns, name them all: --set-id respondent,task" in err
