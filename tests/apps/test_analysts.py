@@ -126,4 +126,4 @@ def test_numbers_in_the_files_of_a_folder(tmp_path, monkeypatch, run):
     assert "there is no feature column 'prize' (numbers); did you mean 'price'?" in err
     code, _, err = run("fit", "choices", "-o", "model.cgp", "--number", "price")
     assert code == 2
-    assert "whose separator may be a decimal sign or separate thousands; pass --decimal" in err
+    assert "may separate thousands or decimals. Pass the decimal sign of the column: --decimal . or --decimal ," in err
