@@ -94,6 +94,13 @@ def test_the_gallery_says_what_was_computed_of_ellipses():
     assert re.search(r"R-hat ([\d.]+)", GALLERY)[1] in found["intervals"]
 
 
+def test_the_gallery_says_what_was_computed_of_zurich():
+    table = table_of(DOCS / "gallery.md", "| largest stated weight")
+    assert [row[0] for row in table] == list(REAL["zurich"])
+    for group, *cells in table:
+        assert agree(cells, [REAL["zurich"][group][topic] for topic in ("Culture", "Nature", "Transportation")]), group
+
+
 def test_a_number_that_was_not_computed_is_noticed():
     assert agree(["0.60", "0.8"], [0.6, 0.849])
     assert not agree(["0.61"], [0.6])
