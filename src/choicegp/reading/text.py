@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from choicegp.checks import kind_of, listed
 from choicegp.errors import ChoiceGPError, ReadingNote
 from choicegp.files import replaced_when_complete
-from choicegp.reading.numbers import MISSING_WORDS, numbers_in_text
+from choicegp.reading.cells import MISSING_WORDS, numbers_in_text
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 _EXCEL = (".xlsx", ".xlsm")

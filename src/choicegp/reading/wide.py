@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingNote
+from choicegp.reading.cells import NumberForm, read_numbers
 from choicegp.reading.columns import (
     LongColumns,
     Roles,
@@ -20,7 +21,6 @@ from choicegp.reading.columns import (
     opened,
 )
 from choicegp.reading.defects import factorized, is_missing
-from choicegp.reading.numbers import NumberForm, read_numbers
 
 _NO_NUMBERS = NumberForm()
 
