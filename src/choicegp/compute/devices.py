@@ -1,6 +1,6 @@
-"""Several devices, on this machine or on several: the sets of a step are divided among them.
+"""Several devices, on this machine or on several: the sets or the people of a step are divided among them.
 
-Everything else (inducing points, hyperparameters) is on all of them, and JAX adds up what each finds in its sets.
+Everything else (inducing points, hyperparameters) is on all of them, and JAX adds up what each finds in its part.
 With `jax.distributed` the devices may belong to several machines: every machine runs the same program on the same
 data, and its devices take their part of every step.
 """
@@ -20,7 +20,7 @@ from choicegp.errors import ChoiceGPError
 
 
 class Spread:
-    """Lays arrays over devices along their axis of sets."""
+    """Lays arrays over devices along their axis of sets or people."""
 
     def __init__(self, devices: list[Any]) -> None:
         self._mesh = Mesh(np.array(devices), ("sets",))
