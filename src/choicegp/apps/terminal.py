@@ -192,7 +192,7 @@ def in_shell(message: str) -> str:
     >>> in_shell("pass empty='none', or set_id=['respondent', 'task']")
     'pass --empty none, or --set-id respondent,task'
     """
-    return _ARGUMENT.sub(_as_option, message)
+    return _ARGUMENT.sub(_as_option, message.replace("chosen=None", "--no-choices"))
 
 
 def _as_option(found: re.Match[str]) -> str:

@@ -112,11 +112,12 @@ def long_columns(
     absent = [(role, name) for role, name in roles.columns() if name not in table.columns]
     if absent:
         names = ", ".join(f"{name!r} ({role})" for role, name in absent)
-        no_choices = "; pass chosen=None (--no-choices) if there are no choices" if "chosen" in dict(absent) else ""
+        no_choices = "; if the table has no choices, pass chosen=None" if "chosen" in dict(absent) else ""
         free = [column for column in table.columns if column not in taken]
         offered = _offered(roles, absent, free)
-        unknown = ", ".join(f"{role}='COLUMN'" for role in dict(absent) if role not in offered)
-        name_them = f"; name the right one with {unknown}" if unknown else ""
+        unknown = [f"{role}='COLUMN'" for role in dict(absent) if role not in offered]
+        ones = "one" if len(unknown) == 1 else "ones"
+        name_them = f"; name the right {ones} with {', '.join(unknown)}" if unknown else ""
         raise ChoiceGPError(
             f"{source}: there is no column {names}; {_hints(offered, free)}{has}{name_them}{no_choices}"
         )
