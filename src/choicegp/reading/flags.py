@@ -14,12 +14,20 @@ from choicegp.reading.defects import Question, factorized, is_missing
 Report = Callable[[str, str | Sequence[str], NDArray[np.int64]], None]
 
 _PLAIN: dict[Any, bool] = {0: False, 1: True, "0": False, "1": True, "true": True, "false": False}
-_YES_NO = {"yes": True, "no": False, "y": True, "n": False}
+_YES_NO = {
+    **dict.fromkeys(("yes", "y", "ja", "oui", "sí", "si", "sì", "sim", "chosen", "selected", "kept", "keep"), True),
+    **dict.fromkeys(("no", "n", "nein", "nee", "nej", "nei", "non", "não", "not chosen", "not selected"), False),
+    **dict.fromkeys(("unselected", "rejected", "reject"), False),
+}
 _TICKS = {"x", "1", "1.0", "✓", "✔", "✅", "☑", "☒", "yes", "y", "true"}
 # Signs for yes and for no; a crossed box is a tick beside an empty one, and a no beside a ticked one.
 _SIGNS = (({"✓", "✔", "✅", "☑"}, {"✗", "✘", "✖", "❌", "☐", "☒"}), ({"☒"}, {"☐"}))
 _BEST_WORST = {"best": 1.0, "b": 1.0, "1": 1.0, "worst": -1.0, "w": -1.0, "-1": -1.0, "0": 0.0}
 
+NOTHING = frozenset(
+    ["none", "none of these", "none of the above", "none of them", "neither", "nothing", "no choice", "opt-out"]
+)
+"""What an alternative is called that stands for keeping nothing."""
 MARKED = ("best-worst", "ranking", "rating")
 
 

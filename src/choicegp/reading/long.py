@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from choicegp.checks import id_array, plain
-from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingWarning
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingNote, ReadingWarning
 from choicegp.reading.columns import LongColumns, wide_hint
 from choicegp.reading.defects import (
     ADVICE,
@@ -24,8 +24,9 @@ from choicegp.reading.defects import (
     offsets_of,
 )
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
-from choicegp.reading.flags import MARKED, Report, read_flags, read_marks
+from choicegp.reading.flags import MARKED, NOTHING, Report, read_flags, read_marks
 from choicegp.reading.numbers import remarks_on_words
+from choicegp.reading.roles_missed import remark_on_scattered, remarks_on_roles
 
 _PEOPLE = re.compile(r"(respondent|participant|person|people|subject|user|panelist|resp|who)s?[ _.-]?(id|nr|no)?", re.I)
 _DEFAULT = Rules()
@@ -59,7 +60,9 @@ def read_long(
         findings.in_sets(kind, problem, of_set[[place]], rows=columns.rows[[place]])
     shown = _shown(columns, of_set >= 0, report, findings)
     marks = chosen = None
-    if columns.chosen is not None and rules.question in MARKED:
+    if columns.chosen is not None and columns.worst is not None:
+        marks = _best_and_worst(columns.chosen, columns.worst, of_set >= 0, shown, report, findings)
+    elif columns.chosen is not None and rules.question in MARKED:
         marks = read_marks(columns.chosen, rules.question, shown, report)
     elif rules.question in MARKED:
         raise ChoiceGPError(
@@ -68,11 +71,12 @@ def read_long(
         )
     elif columns.chosen is not None:
         chosen = _chosen(columns.chosen, of_set >= 0, shown, report, findings)
-    entries = np.flatnonzero(shown)
+    nothing = _nothing(columns, labels, shown, chosen, rules, report, findings)
+    entries = np.flatnonzero(shown & ~nothing)
     entries = entries[np.argsort(of_set[entries], kind="stable")]
     X, ids, encoding, flat = _objects(columns, entries, encoding, rules, report, findings)
     offsets = offsets_of(np.bincount(of_set[entries], minlength=len(set_ids)))
-    _remark_on_sets(columns, of_set, first_of_set, np.diff(offsets), findings)
+    _remark_on_sets(columns, of_set, entries, np.diff(offsets), findings)
     draft = Draft(
         X=X,
         object_ids=ids,
@@ -103,13 +107,16 @@ def _rows_without_sets(columns: LongColumns, lost: NDArray[np.int64]) -> list[De
 def _remark_on_sets(
     columns: LongColumns,
     of_set: NDArray[np.int64],
-    first_of_set: NDArray[np.int64],
+    entries: NDArray[np.int64],
     sizes: NDArray[np.int64],
     findings: Findings,
 ) -> None:
     """Warn where the id of a set seems to lack a column, or a table to be a wide one."""
     names = [name for name in columns.features.columns if _PEOPLE.fullmatch(str(name))]
     set_id = columns.set_id.name
+    if columns.by_default:
+        findings.remarks += remarks_on_roles(columns.features.iloc[entries], of_set[entries], names)
+    first_of_set = _first_places(of_set)
     for name in names:
         codes = factorized(columns.features[name])[0]
         if (codes != codes[first_of_set][of_set])[of_set >= 0].any():
@@ -132,6 +139,8 @@ def _remark_on_sets(
                 + ("" if set_id is None else f"; pass set_id={['respondent', set_id]!r}")
             )
         )
+    elif columns.respondent is None and columns.absent is None:
+        findings.remarks += remark_on_scattered(of_set, len(sizes), set_id)
     hint = wide_hint(list(columns.features.columns)) if sizes.max() == 1 and columns.absent is None else ""
     if hint:
         findings.advice["wrong-flag"] = hint
@@ -163,6 +172,48 @@ def _chosen(
     findings.remarks += [] if note is None else [note]
     report("chosen-not-shown", "the object is chosen but was not shown", np.flatnonzero(in_set & chosen & ~shown))
     return chosen
+
+
+def _best_and_worst(
+    best: pd.Series, worst: pd.Series, in_set: NDArray[np.bool_], shown: NDArray[np.bool_], report: Report,
+    findings: Findings,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return 1 for the best and -1 for the worst of each set, which two columns of flags mark."""
+    marked = []
+    for column, what in ((best, "best"), (worst, "worst")):
+        flags, _, note = read_flags(column, f"mark of the {what}", in_set, shown, report)
+        findings.remarks += [] if note is None else [note]
+        marked.append(flags)
+    report("best-is-worst", "the object is marked as the best and as the worst", np.flatnonzero(marked[0] & marked[1]))
+    return marked[0] * 1.0 - marked[1] * 1.0
+
+
+def _nothing(
+    columns: LongColumns, labels: NDArray[Any] | None, shown: NDArray[np.bool_], chosen: NDArray[np.bool_] | None,
+    rules: Rules, report: Report, findings: Findings,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Mark rows of "none of these", which are no objects where keeping nothing is an answer."""
+    if labels is None or columns.absent is not None or rules.question in MARKED:
+        return np.zeros(len(shown), dtype=bool)
+    codes, distinct = factorized(columns.object_id)
+    names = np.array([*(str(one).strip(" .").casefold() in NOTHING for one in distinct), False])[codes] & shown
+    of_set = factorized(columns.set_id)[0]
+    n_with, n_sets = (len(np.unique(of_set[rows])) for rows in (names, shown))
+    if n_with < 2 or 2 * n_with < n_sets:  # one object among others that is called so
+        return np.zeros(len(shown), dtype=bool)
+    name = labels[names][0]
+    if rules.empty != "none":
+        findings.advice["missing-feature"] = f"if {name!r} means that nothing is kept, pass empty='none'"
+        findings.remarks.append(
+            ReadingWarning(f"{name!r} is read as an object; if it means that nothing is kept, pass empty='none'")
+        )
+        return np.zeros(len(shown), dtype=bool)
+    findings.remarks.append(ReadingNote(f"{name!r} is no object: choosing it was read as keeping nothing"))
+    if chosen is not None:
+        kept = np.bincount(of_set[(of_set >= 0) & chosen & ~names], minlength=of_set.max(initial=0) + 1) > 0
+        both = np.flatnonzero(names & chosen & kept[of_set])
+        report("none-and-object", f"{name!r} is chosen, and an object too", both)
+    return names
 
 
 def _objects(

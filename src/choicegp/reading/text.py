@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from choicegp.checks import kind_of, listed
 from choicegp.errors import ChoiceGPError, ReadingNote
 from choicegp.files import replaced_when_complete
+from choicegp.reading.headers import check_names, column_names, ragged, without_empty_columns
 from choicegp.reading.numbers import MISSING_WORDS, numbers_in_text
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
@@ -233,7 +234,7 @@ def _read_text(file: Path, text: str, separator: str, ids: Sequence[str], as_tex
 
 def _tidied(file: Path, frame: pd.DataFrame, ids: Sequence[str], as_text: bool = False) -> FileTable:
     """Leave out empty rows, and turn columns of ids and (unless they stay text) of numbers into what they are."""
-    rows = np.arange(len(frame)) + 2
+    frame, rows = without_empty_columns(file, frame), np.arange(len(frame)) + 2
     filled = np.flatnonzero(np.asarray(frame.notna()).any(axis=1))
     if len(filled) < len(frame):
         frame, rows = frame.iloc[filled].reset_index(drop=True), rows[filled]
@@ -257,10 +258,9 @@ def _checked_records(file: Path, text: str, separator: str) -> list[str]:
     try:
         for row, record in enumerate(reader, start=1):
             if row == 1:
-                names = [name.strip() for name in record]
-                _check_names(file, names)
+                names = column_names(file, [name.strip() for name in record])
             elif len(record) > len(names) or (len(record) < len(names) and any(map(str.strip, record))):
-                raise _ragged(file, row, len(record), len(names))
+                raise ragged(file, row, len(record), len(names))
     except csv.Error as error:
         problem = str(error)
         if "unexpected end" in problem:
@@ -274,8 +274,7 @@ def _checked_records(file: Path, text: str, separator: str) -> list[str]:
 def _checked_lines(file: Path, text: str, separator: str) -> list[str]:
     """Check a text without quotation marks, where rows are lines and cells can be counted all at once."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n") + "\n"
-    names = [name.strip() for name in lines[: lines.index("\n")].split(separator)]
-    _check_names(file, names)
+    names = column_names(file, [name.strip() for name in lines[: lines.index("\n")].split(separator)])
     letters = np.frombuffer(lines.encode(), dtype=np.uint8)
     ends = np.flatnonzero(letters == ord("\n"))
     if len(letters) > _LONGEST_CELL:
@@ -285,7 +284,7 @@ def _checked_lines(file: Path, text: str, separator: str) -> list[str]:
     for i in np.flatnonzero(n_cells != len(names)):
         line = letters[ends[i - 1] + 1 : ends[i]].tobytes().decode()
         if n_cells[i] > len(names) or line.replace(separator, "").strip():
-            raise _ragged(file, int(i) + 1, int(n_cells[i]), len(names))
+            raise ragged(file, int(i) + 1, int(n_cells[i]), len(names))
     return names
 
 
@@ -296,27 +295,6 @@ def _check_cells(file: Path, letters: NDArray[np.uint8], separator: str, ends: N
     if lengths[longest] > _LONGEST_CELL:
         row = int(np.searchsorted(ends, borders[longest])) + 1
         raise ChoiceGPError(f"{file}, row {row}: a cell is longer than {_LONGEST_CELL} bytes")
-
-
-def _ragged(file: Path, row: int, n_cells: int, n_columns: int) -> ChoiceGPError:
-    return ChoiceGPError(f"{file}, row {row}: the row has {n_cells} cells, but the header has {n_columns}")
-
-
-def _check_names(file: Path, names: Sequence[Any]) -> None:
-    if not any(names):
-        raise ChoiceGPError(f"{file}: the first row must hold the column names, but it is blank")
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t,"):
-        mark = next(mark for mark in ";\t," if mark in names[0])
-        raise ChoiceGPError(
-            f"{file}: its columns seem to be separated by {mark!r}; save it with commas (.csv) or tabs (.tsv)"
-        )
-    seen: set[Any] = set()
-    for position, name in enumerate(names, start=1):
-        if not str(name).strip():
-            raise ChoiceGPError(f"{file}: column {position} has no name")
-        if name in seen:
-            raise ChoiceGPError(f"{file}: the column name {name!r} appears twice")
-        seen.add(name)
 
 
 def _tidy(column: pd.Series) -> pd.Series:
@@ -350,7 +328,7 @@ def _read_excel(file: Path, content: bytes, ids: Sequence[str]) -> FileTable:
     from choicegp.reading.excel import read_sheet
 
     frame, remarks = read_sheet(file, content)
-    _check_names(file, frame.columns.tolist())
+    frame = frame.set_axis(pd.Index(column_names(file, frame.columns.tolist()), dtype=object), axis=1)
     words = [name for name in ids if name in frame and all(isinstance(value, str) for value in frame[name].dropna())]
     frame = frame.reset_index(drop=True).infer_objects()
     return _tidied(file, frame, words)._replace(remarks=tuple(remarks))
@@ -361,7 +339,7 @@ def _read_parquet(file: Path, content: bytes) -> FileTable:
 
     table = open_parquet(file, pa.BufferReader(content))
     names = table.schema_arrow.names
-    _check_names(file, names)
+    check_names(file, names)
     try:
         frame = table.read().to_pandas()
     except Exception as error:
