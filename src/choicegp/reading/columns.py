@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from choicegp.checks import kind_of, listed, plain
 from choicegp.errors import ChoiceGPError, Defect, ReadingNote
 from choicegp.reading.defects import Kind, Question, factorized, is_missing
-from choicegp.reading.numbers import NumberForm, read_numbers
-from choicegp.reading.text import read_file, tidy_id
+from choicegp.reading.numbers import NumberForm, read_numbers, tidy_id
+from choicegp.reading.text import read_file
 
 _TOTALS = frozenset(["total", "totals", "grand total", "sum", "summe", "gesamt", "somme", "suma", "totale", "totaal"])
 _NO_NUMBERS = NumberForm()

@@ -26,10 +26,12 @@ from choicegp.reading.defects import (
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
 from choicegp.reading.flags import MARKED, NOTHING, Report, read_flags, read_marks
 from choicegp.reading.numbers import remarks_on_words
-from choicegp.reading.roles_missed import remark_on_scattered, remarks_on_roles
 
 _PEOPLE = re.compile(r"(respondent|participant|person|people|subject|user|panelist|resp|who)s?[ _.-]?(id|nr|no)?", re.I)
 _DEFAULT = Rules()
+_FEWEST_SETS = 5  # of which a pattern is no accident
+_FIRST_SETS = 20  # looked at before all
+_MOST_NAMED = 6  # columns in a warning
 
 
 def read_long(
@@ -115,7 +117,11 @@ def _remark_on_sets(
     names = [name for name in columns.features.columns if _PEOPLE.fullmatch(str(name))]
     set_id = columns.set_id.name
     if columns.by_default:
-        findings.remarks += remarks_on_roles(columns.features.iloc[entries], of_set[entries], names)
+        ids = None if columns.object_id is None else columns.object_id.iloc[entries]
+        shown_again = ids is not None and ids.nunique() < len(entries)
+        findings.remarks += _remarks_on_roles(
+            columns.features.iloc[entries], of_set[entries], names, shown_again=shown_again
+        )
     first_of_set = _first_places(of_set)
     for name in names:
         codes = factorized(columns.features[name])[0]
@@ -140,11 +146,90 @@ def _remark_on_sets(
             )
         )
     elif columns.respondent is None and columns.absent is None:
-        findings.remarks += remark_on_scattered(of_set, len(sizes), set_id)
+        findings.remarks += _remark_on_scattered(of_set, len(sizes), set_id)
     hint = wide_hint(list(columns.features.columns)) if sizes.max() == 1 and columns.absent is None else ""
     if hint:
         findings.advice["wrong-flag"] = hint
         findings.remarks.append(ReadingWarning(f"every set shows one object, and {hint}"))
+
+
+def _remarks_on_roles(
+    features: pd.DataFrame, of_set: NDArray[np.int64], passed_over: list[str], *, shown_again: bool
+) -> list[Warning]:
+    """Warn of features (n, c) that seem to be none; ``of_set`` (n,) is the set of each row, which lie end to end."""
+    several = np.bincount(of_set, minlength=1)[of_set] > 1
+    sets, of_set = np.unique(of_set[several], return_inverse=True)
+    if len(sets) < _FEWEST_SETS or len(features.columns) < 2:
+        return []
+    sizes = np.bincount(of_set)
+    named = {str(name): column[several] for name, column in features.items() if name not in passed_over}
+    what = {name: said for name, column in named.items() if (said := _seems_to_be(column, of_set, sizes, shown_again))}
+    rest = [str(name) for name in features.columns if str(name) not in what]
+    leave = f"pass features={rest!r}" if 0 < len(rest) <= _MOST_NAMED else "name the columns of features"
+    return [
+        ReadingWarning(f"column {name!r} is read as a feature, but {said}; to leave it out, {leave}")
+        for name, said in what.items()
+    ]
+
+
+def _seems_to_be(column: pd.Series, of_set: NDArray[np.int64], sizes: NDArray[np.int64], shown_again: bool) -> str:
+    """Say what a column seems to be, if it is no feature."""
+    if (is_numeric_dtype(column.dtype) or column.dtype == bool) and not column.isna().any():
+        values = column.to_numpy(dtype=np.float64)
+        # Where no object is shown again, it may well number the objects.
+        if shown_again and np.ptp(values) == len(values) - 1.0 and np.all(np.diff(np.sort(values)) == 1.0):
+            return "its values number the rows"
+        first = of_set < _FIRST_SETS
+        for pattern, said in _OF_NUMBERS:
+            if pattern(values[first], of_set[first], sizes[:_FIRST_SETS]) and pattern(values, of_set, sizes):
+                return said
+    codes = factorized(column)[0]
+    of_first = codes[np.cumsum(sizes) - sizes]
+    if np.ptp(of_first) and np.array_equal(codes, of_first[of_set]):
+        return (
+            "all objects of a set share its value, so it cannot say which of them is better; if it describes people, "
+            f"pass covariates={[str(column.name)]!r} and respondent='COLUMN'"
+        )
+    return ""
+
+
+def _numbers_places(values: NDArray[np.float64], of_set: NDArray[np.int64], sizes: NDArray[np.int64]) -> bool:
+    """Say whether the values are 1, 2, ... (or 0, 1, ...) in every set."""
+    place = np.arange(len(values)) - (np.cumsum(sizes) - sizes)[of_set]
+    ordered = values[np.lexsort((values, of_set))]
+    return bool(np.all(ordered == place + 1.0) or np.all(ordered == place))
+
+
+def _marks_one(values: NDArray[np.float64], of_set: NDArray[np.int64], sizes: NDArray[np.int64]) -> bool:
+    """Say whether one object of every set is marked by 1 and all others by 0."""
+    if sizes.min() < 3 or not np.all((values == 0.0) | (values == 1.0)):
+        return False
+    return bool(np.all(np.bincount(of_set, weights=values, minlength=len(sizes)) == 1.0))
+
+
+_OF_NUMBERS = (
+    (_numbers_places, "its values number the objects of every set"),
+    (_marks_one, "it marks one object of every set: it seems to be an answer"),
+)
+
+
+def _remark_on_scattered(of_row: NDArray[np.int64], n_sets: int, set_id: object) -> list[Warning]:
+    """Warn where the rows of most sets lie in several pieces: then several people seem to share the ids.
+
+    Pieces of single rows are no sign of that: the table may be in any order.
+    """
+    known = of_row[of_row >= 0]
+    starts = np.flatnonzero(np.diff(known, prepend=-1))
+    n_pieces = np.bincount(known[starts], minlength=n_sets)
+    if n_sets < 2 or 2 * np.sum(n_pieces > 1) <= n_sets or len(known) < 2 * len(starts):
+        return []
+    name_them = "" if set_id is None else f"; pass set_id={['respondent', set_id]!r}"
+    return [
+        ReadingWarning(
+            f"the rows of {np.sum(n_pieces > 1)} of {n_sets} sets lie in several places of the table: if several "
+            f"people answered sets of one id, the set id lacks a column such as the respondent{name_them}"
+        )
+    ]
 
 
 def _first_places(codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -205,3 +205,30 @@ def reads_as_number(value: Any) -> bool:
     # Decimal commas and thousands separators: numbers to their writer, words to Python.
     readings = (text, text.replace(",", "."), text.replace(",", ""), text.replace(".", "").replace(",", "."))
     return any(map(is_float, readings))
+
+
+def tidy_numbers(column: pd.Series) -> pd.Series:
+    """Turn a column of numbers and words for 'missing' into numbers."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column
+    distinct = pd.Index(column.dropna().unique())
+    words = distinct[[isinstance(value, str) and value.strip() in MISSING_WORDS for value in distinct]]
+    if len(words) == 0:
+        return column
+    rest = pd.to_numeric(pd.Series(distinct.difference(words, sort=False)), errors="coerce")
+    if len(rest) == 0 or rest.isna().any():
+        return column
+    return pd.to_numeric(column.mask(column.isin(words)))
+
+
+def tidy_id(column: pd.Series) -> pd.Series:
+    """Ids that are whole numbers, written plainly, become numbers; all others stay text."""
+    distinct = column.dropna().unique()
+    if not all(
+        value.isascii() and value.isdigit() and str(int(value)) == value and len(value) < 18 for value in distinct
+    ):
+        return column
+    if column.isna().any():
+        whole = [int(value) if isinstance(value, str) else None for value in column]
+        return pd.Series(whole, dtype=object, index=column.index)
+    return column.astype(np.int64)
