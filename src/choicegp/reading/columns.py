@@ -128,14 +128,16 @@ def long_columns(
     absent = [(role, name) for role, name in roles.columns() if name not in table.columns]
     if absent:
         names = ", ".join(f"{name!r} ({role})" for role, name in absent)
-        no_choices = "; pass chosen=None (--no-choices) if there are no choices" if "chosen" in dict(absent) else ""
+        without = {"object_id": "the objects have no ids", "chosen": "there are no choices"}
+        if_none = "".join(
+            f"; pass {role}=None (--no-{'choices' if role == 'chosen' else 'object-id'}) if {said}"
+            for role, said in without.items() if role in dict(absent)
+        )  # fmt: skip
         free = [column for column in table.columns if column not in taken]
         offered = _offered(roles, absent, free)
         unknown = ", ".join(f"{role}='COLUMN'" for role in dict(absent) if role not in offered)
         name_them = f"; name the right one with {unknown}" if unknown else ""
-        raise ChoiceGPError(
-            f"{source}: there is no column {names}; {_hints(offered, free)}{has}{name_them}{no_choices}"
-        )
+        raise ChoiceGPError(f"{source}: there is no column {names}; {_hints(offered, free)}{has}{name_them}{if_none}")
     of_people = name_list(covariates, "covariates") if len(covariates) else []
     if of_people and roles.respondent is None:
         raise ChoiceGPError("covariates describe the respondents: pass respondent=COLUMN too")

@@ -41,7 +41,7 @@ ADVICE = {
     "totals-row": "delete it, or pass on_error='skip'",
     "wrong-flag": "flags are 0/1, true/false, yes/no, ✓/✗, or one mark (x, 1, ✓) and blanks; if they are in another "
     "column, pass chosen='COLUMN'; for ranks, ratings, or best and worst, pass kind='ranking', kind='rating' or "
-    "kind='best-worst'",
+    "kind='best-worst'; to leave sets without an answer out, on_error='skip'",
     "several-marked": "where several objects may be kept, pass kind='keep'; to leave such sets out, on_error='skip'",
     "too-many-chosen": "if more were allowed, pass a larger at_most; to leave such sets out, on_error='skip'",
     "tied-rank": "if these are ratings, of which the largest is the best, pass kind='rating'; to leave such sets out, "
