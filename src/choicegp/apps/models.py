@@ -92,7 +92,7 @@ def asked_as_learned(fitted: Any, data: "ChoiceData") -> "ChoiceData":
     question = learned_question(fitted)
     if question is None or data.kinds is not None or (question == "yes-no" and np.all(np.diff(data.offsets) == 1)):
         return data
-    warnings.warn(ReadingNote(_AS_LEARNED[question]), stacklevel=2)
+    warnings.warn(_AS_LEARNED[question], ReadingNote, stacklevel=2)
     return one_by_one(data) if question == "yes-no" else replace(data, kinds=np.full(len(data), question, dtype=object))
 
 
