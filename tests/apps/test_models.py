@@ -23,7 +23,7 @@ def test_every_name_is_a_model_with_a_file_format_of_its_own():
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones():
-    with pytest.raises(ChoiceGPError, match="there is no model 'worst': --model takes one of choice, best"):
+    with pytest.raises(ChoiceGPError, match=r"--model must be 'choice' or 'best' or .*, not 'worst'"):
         class_of("worst")
 
 

@@ -132,11 +132,15 @@ def fit(
     The choices are in a table, or in a folder of tables. One line of the output says what made the intervals; with
     --intervals none, or with another inference than auto and mcmc, they are too narrow.
     """
+    from choicegp.apps.models import class_of, made
     from choicegp.errors import ChoiceGPError
     from choicegp.files import check_place
 
     if not output:
         raise ChoiceGPError("the model needs a file: pass -o FILE")
+    class_of(name)  # what is wrong is said before a large table is read
+    if name != "choice" and checkpoint is not None:
+        raise ChoiceGPError(f"--checkpoint is not an option of --model {name}: leave it out")
     check_place(output)
     given = model.given()
     own = {
@@ -145,11 +149,6 @@ def fit(
         "respondents": ("--people", people, "pooled"),
     }  # fmt: skip
     given |= {argument: (option, value) for argument, (option, value, usual) in own.items() if value != usual}
-    from choicegp.apps.models import class_of, made
-
-    class_of(name)  # a wrong name is said before a large table is read
-    if name != "choice" and checkpoint is not None:
-        raise ChoiceGPError(f"--checkpoint is not an option of --model {name}: leave it out")
     data = table.open_folder() if table.is_folder else table.read()
     from choicegp.reporting.summaries import drivers_in_words, fit_in_words
 
@@ -345,7 +344,7 @@ def reproduce(
     if show_list:
         body.list_experiments()
         return
-    body.reproduce(body.Request(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
+    body.reproduce(body.RunRequest(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from choicegp.apps.options import ModelOptions, TableOptions
+from choicegp.checks import check_one_of
 from choicegp.errors import ChoiceGPError, ReadingNote
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ def class_of(name: str) -> Any:
     >>> class_of("best").__name__
     'BatchPreferenceGP'
     """
-    if name not in _CLASSES:
-        raise ChoiceGPError(f"there is no model {name!r}: --model takes one of {', '.join(MODELS)}")
-    module, of_model = _CLASSES[name]
+    module, of_model = _CLASSES[check_one_of("--model", name, MODELS)]
     return getattr(importlib.import_module(f"choicegp.estimators.{module}"), of_model)
 
 

@@ -65,10 +65,6 @@ class MissingRule(StrEnum):
     LEVEL = "level"
 
 
-def _flag(option: str, help: str) -> Any:
-    return Option(option, help=help)
-
-
 def _column(option: str, which: str, default: str | bool = False) -> Any:
     return Option(option, metavar="COLUMN", help=f"Column {which}.", show_default=default)
 
@@ -87,18 +83,18 @@ _SET_ID = Option(
     help="Column that names the set of each row; several columns, such as respondent,task, name it together.",
 )  # fmt: skip
 _OBJECT_ID = _column("--object-id", "that names the object of each row", "alt_id; wide: none")
-_NO_OBJECT_ID = _flag("--no-object-id", "The objects have no ids; those with equal features are the same.")
+_NO_OBJECT_ID = Option("--no-object-id", help="The objects have no ids; those with equal features are the same.")
 _CHOSEN = _column(
     "--chosen", "that says whether the object was chosen (0/1, yes/no, x/blank ...); of best and worst, two", "choice"
 )
 _FEATURES = _names("--features", "Columns of features; by default all that have no other role.")
 _AVAILABLE = _column("--available", "that says whether the object was shown (0/1, yes/no, x/blank ...)")
-_WIDE = _flag("--wide", "The table has one row per set, with columns such as price_A and price_B.")
+_WIDE = Option("--wide", help="The table has one row per set, with columns such as price_A and price_B.")
 _ALTERNATIVES = _names("--alternatives", "Alternatives of a wide table: the endings of its column names.")
 _SEP = Option(
     "--sep", metavar="TEXT", help="Text between feature and alternative in a wide table's columns.", show_default="_"
 )
-_ON_ERROR = _flag("--on-error", "Stop if the table has defects, or skip the sets that have them.")
+_ON_ERROR = Option("--on-error", help="Stop if the table has defects, or skip the sets that have them.")
 _EMPTY = Option(
     "--empty", show_default="error",
     help="Sets from which nothing was chosen: an error, the answer none of these, or skipped.",
@@ -131,7 +127,7 @@ class ReadingOptions:
     object_id: Annotated[str | None, _OBJECT_ID] = None
     no_object_id: Annotated[bool, _NO_OBJECT_ID] = False
     chosen: Annotated[str | None, _CHOSEN] = None
-    no_choices: Annotated[bool, _flag("--no-choices", "The table has no choices.")] = False
+    no_choices: Annotated[bool, Option("--no-choices", help="The table has no choices.")] = False
     features: Annotated[str | None, _FEATURES] = None
     respondent: Annotated[str | None, _column("--respondent", "that names the person who answered the set")] = None
     covariate: Annotated[str | None, _COVARIATE] = None

@@ -18,11 +18,11 @@ from choicegp.data.other_readers import OtherReaders
 from choicegp.data.packing import split_sets
 from choicegp.data.split import set_positions, split_positions
 from choicegp.errors import ChoiceGPError, Defect
+from choicegp.reading.cells import NumberForm
 from choicegp.reading.columns import Roles, answer_columns, long_columns, question_of
 from choicegp.reading.defects import Draft, Empty, Missing, OnError, Rules, select_sets, settle
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
 from choicegp.reading.long import read_long
-from choicegp.reading.numbers import NumberForm
 from choicegp.reading.sequences import read_sets
 from choicegp.reading.text import write_table
 

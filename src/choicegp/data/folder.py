@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
-from choicegp.data.scaling import FeatureScaling
+from choicegp.data.packing import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
+from choicegp.reading.cells import NumberForm
 from choicegp.reading.columns import LongColumns, Roles, answer_columns, has_own_kinds, long_columns, question_of
 from choicegp.reading.defects import Empty, Missing, Rules, factorized, offsets_of, settled
 from choicegp.reading.encoding import MISSING, FeatureColumn, FeatureEncoding
 from choicegp.reading.long import read_long
-from choicegp.reading.numbers import NumberForm
 from choicegp.reading.text import open_parquet
 
 N_SAMPLED = 2000

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from choicegp.data.joining import joined
 from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
 from choicegp.errors import ChoiceGPError
+from choicegp.reading.cells import NumberForm
 from choicegp.reading.columns import Roles, answer_columns, question_of
 from choicegp.reading.defects import Empty, Missing, OnError, Rules, settle
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.long import read_long
-from choicegp.reading.numbers import NumberForm
 from choicegp.reading.sequences import (
     SetOptions,
     read_best_worst,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed, plain
 from choicegp.errors import ChoiceGPError, Defect, ReadingNote
+from choicegp.reading.cells import NumberForm, read_numbers, tidy_id
 from choicegp.reading.defects import Kind, Question, factorized, is_missing
-from choicegp.reading.numbers import NumberForm, read_numbers, tidy_id
 from choicegp.reading.text import read_file
 
 _TOTALS = frozenset(["total", "totals", "grand total", "sum", "summe", "gesamt", "somme", "suma", "totale", "totaal"])

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from choicegp.checks import as_table, check_distinct, kind_of, listed, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+from choicegp.reading.cells import is_float, reads_as_number
 from choicegp.reading.defects import Missing, Places, factorized, is_missing
-from choicegp.reading.numbers import is_float, reads_as_number
 
 MAX_CATEGORIES = 1000
 MISSING = "(missing)"

@@ -11,6 +11,7 @@ from pandas.api.types import is_numeric_dtype
 
 from choicegp.checks import id_array, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingNote, ReadingWarning
+from choicegp.reading.cells import MARKED, NOTHING, Report, read_flags, read_marks, remarks_on_words
 from choicegp.reading.columns import LongColumns, wide_hint
 from choicegp.reading.defects import (
     ADVICE,
@@ -24,8 +25,6 @@ from choicegp.reading.defects import (
     offsets_of,
 )
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
-from choicegp.reading.flags import MARKED, NOTHING, Report, read_flags, read_marks
-from choicegp.reading.numbers import remarks_on_words
 
 _PEOPLE = re.compile(r"(respondent|participant|person|people|subject|user|panelist|resp|who)s?[ _.-]?(id|nr|no)?", re.I)
 _DEFAULT = Rules()

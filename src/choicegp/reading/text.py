@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from choicegp.checks import kind_of, listed
 from choicegp.errors import ChoiceGPError, ReadingNote
 from choicegp.files import replaced_when_complete
-from choicegp.reading.numbers import numbers_in_text, tidy_id, tidy_numbers
+from choicegp.reading.cells import numbers_in_text, tidy_id, tidy_numbers
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 _EXCEL = (".xlsx", ".xlsm")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingNote
+from choicegp.reading.cells import NOTHING, NumberForm, read_numbers
 from choicegp.reading.columns import (
     LongColumns,
     Roles,
@@ -20,8 +21,6 @@ from choicegp.reading.columns import (
     opened,
 )
 from choicegp.reading.defects import factorized, is_missing
-from choicegp.reading.flags import NOTHING
-from choicegp.reading.numbers import NumberForm, read_numbers
 
 _NO_NUMBERS = NumberForm()
 _BETWEEN = (";", ",", "|", "/")  # what may stand between the alternatives that a cell lists

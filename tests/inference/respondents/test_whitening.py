@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp import ChoiceData
 from choicegp.inference.respondents.sampling import sampled_of
-from choicegp.inference.respondents.study import Answers, studied
+from choicegp.inference.respondents.study import StudyAnswers, studied
 from choicegp.inference.respondents.whitening import (
     Coordinates,
     log_likelihood,
@@ -31,7 +31,7 @@ def tiny():
     shown = [[0, 1, 2], [1, 2, 3], [0, 3, 4], [4, 1, 0]]
     people = np.array([0, 0, 1, 1])
     data = ChoiceData.from_sets(objects.X, shown, [rows[:1] for rows in shown], respondents=people)
-    study = studied(objects, objects, Answers(data, data.flat_shown, people, -1, DISCERNIBILITY), 2, 2)
+    study = studied(objects, objects, StudyAnswers(data, data.flat_shown, people, -1, DISCERNIBILITY), 2, 2)
     sites = []
     for crowd in study.crowds:
         k, r, n = crowd.rows.shape

@@ -5,7 +5,7 @@ f = A v, the population's utilities at her objects,
 
     u = f + W^T (W (η - Λ f) + w),    W^T W = (C^-1 + Λ)^-1,
 
-w being standard normal.  As for one person (`choicegp.inference.whitening`), the exact posterior of all these
+w being standard normal.  As for one person (`choicegp.inference.coordinates`), the exact posterior of all these
 coordinates and of the hyperparameters together is
 
     log p(choices | u) - log sites(u) + log Z(hyperparameters) - |w|²/2 + log p(hyperparameters),
@@ -37,7 +37,7 @@ from choicegp.model.prior import Objects
 from choicegp.model.respondents import StudyPrior
 
 
-class Group(NamedTuple):
+class WhitenedCrowd(NamedTuple):
     """R people with n objects each, what they answered, and their sites."""
 
     rows: Array  # (R, n) rows of the study's objects
@@ -50,7 +50,7 @@ class Sampled(NamedTuple):
 
     objects: Objects
     points: Objects
-    groups: tuple[Group, ...]
+    groups: tuple[WhitenedCrowd, ...]
     lapse: Array | None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from choicegp.inference.sparse.feed import Source
 from choicegp.inference.sparse.network import TrainedNetwork
 from choicegp.inference.sparse.step import SparseSettings, SparseState
-from choicegp.inference.sparse.stopping import Progress
+from choicegp.inference.sparse.stopping import LastGain
 from choicegp.inference.starts import FIRST_VARIANCE, rescaled
 from choicegp.model.kernels import RBF, Kernel, Linear
 from choicegp.model.mapped import Mapped
@@ -80,7 +80,7 @@ def network_start(trained: TrainedNetwork, n_features: int, *, shared: bool = Fa
     return KernelStart("a network", prior, trained)
 
 
-class Course(NamedTuple):
+class SparseCourse(NamedTuple):
     """What is known so far."""
 
     trial: int  # number of the start that is tried; the number of starts once the best of them continues
@@ -91,7 +91,7 @@ class Course(NamedTuple):
     best_trial: int
     best_step: int
     scores: np.ndarray  # of the checks since the best start continued
-    progress: Progress  # of the best start, and since it continued
+    progress: LastGain  # of the best start, and since it continued
     # Step after which the steps become smaller whatever is gained, and in how many; (-1, 0) before that is known
     cooling: tuple[int, int]
     ridge: float  # see `Pace`
