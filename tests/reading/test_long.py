@@ -353,6 +353,9 @@ def test_none_of_these_is_an_answer_and_no_object():
     assert [rows.tolist() for rows in data.chosen] == [[0], []]
     with pytest.raises(ChoiceDataError, match="if 'None of these' means that nothing is kept, pass empty='none'"):
         ChoiceData.from_long(with_none())
+    more = pd.concat([with_none(), with_none().assign(choice_id=[3, 3, 4, 4])[::2].assign(choice=1)])
+    with pytest.warns(ReadingNote, match="is no object"):
+        assert len(ChoiceData.from_long(more, empty="none")) == 4  # in half of the sets, and without features
     with pytest.warns(ReadingWarning, match="'None of these' is read as an object; if it means that nothing"):
         data = ChoiceData.from_long(with_none(price=[3.0, 0.0, 4.0, 0.0]))
     assert "None of these" in data.object_ids.tolist()

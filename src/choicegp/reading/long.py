@@ -281,9 +281,12 @@ def _nothing(
         return np.zeros(len(shown), dtype=bool)
     codes, distinct = factorized(columns.object_id)
     names = np.array([*(str(one).strip(" .").casefold() in NOTHING for one in distinct), False])[codes] & shown
+    if not names.any():
+        return names
     of_set = factorized(columns.set_id)[0]
     n_with, n_sets = (len(np.unique(of_set[rows])) for rows in (names, shown))
-    if n_with < 2 or 2 * n_with < n_sets:  # one object among others that is called so
+    has_features = not all(is_missing(column[names]).all() for _, column in columns.features.items())
+    if has_features and (n_with < 2 or 2 * n_with < n_sets):  # one object among others that is called so
         return np.zeros(len(shown), dtype=bool)
     name = labels[names][0]
     if rules.empty != "none":
