@@ -30,6 +30,7 @@ _NETWORK: dict[bool, dict[str, Any]] = {
 _LEAST_FOR_NETWORK = 4000  # training sets
 _FOR_NETWORK = 0.8  # of the training sets; the others, which it has not seen, say how far its outputs can be trusted
 _PROMISING = 1.25  # times the log loss of the fit without a network that a network's own may have
+_CLEARLY = 2.0  # standard errors by which the held-out sets must be more probable with a network
 _SAMPLE = 10_000  # objects among which inducing points are chosen
 _COMPARED = 500  # objects at which utilities are compared
 
@@ -104,9 +105,21 @@ def _with_network(
         other = infer(seeing, watch.part("network", start.prior.kernels))
     except ChoiceGPError:  # the fit without a network stands
         return found
-    scores = f"log score of the held-out sets {seeing.reached:.4f} with a network, {plain.reached:.4f} without"
-    chosen = other if seeing.reached > plain.reached else found
-    return chosen._replace(notes=(*chosen.notes, scores))
+    chosen = other if _is_better(seeing, plain) else found
+    return chosen._replace(notes=(*chosen.notes, _scores_in_words(seeing, plain)))
+
+
+def _is_better(seeing: SparseInference, plain: SparseInference) -> bool:
+    """Say whether a network is worth having: it also chose its own state by the held-out sets, and a tie is none."""
+    if len(seeing.judged) != len(plain.judged) or len(plain.judged) < 2:
+        return seeing.reached > plain.reached
+    gain = seeing.judged - plain.judged
+    return float(np.mean(gain)) > _CLEARLY * float(np.std(gain, ddof=1)) / np.sqrt(len(gain))
+
+
+def _scores_in_words(seeing: SparseInference, plain: SparseInference) -> str:
+    both = (float(np.mean(one.judged)) if len(one.judged) else one.reached for one in (seeing, plain))
+    return "log score of the held-out sets {:.4f} with a network, {:.4f} without".format(*both)
 
 
 def _check_sparse(options: FitOptions, watch: Watch, sample: ChoiceData) -> None:
