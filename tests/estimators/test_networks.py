@@ -25,7 +25,8 @@ def fitted(data, monkeypatch, promising: float) -> ChoiceGP:
 
 def test_a_network_that_scores_higher_is_kept_and_saved(data, monkeypatch, tmp_path):
     model = fitted(data, monkeypatch, 1e9)
-    note, scores = model.fit_result_.notes[:2]
+    note, sure, scores = model.fit_result_.notes[:3]
+    assert sure.startswith("held-out sets: utilities times")
     assert scores.startswith("log score of the held-out sets")
     with_network, without = (float(word) for word in scores.replace(",", "").split() if word.startswith("-"))
     assert with_network > without  # four inducing points and twenty steps learn next to nothing by themselves

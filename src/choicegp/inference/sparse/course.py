@@ -325,18 +325,18 @@ class SparseInference:
         notes = (note,)
         if self._is_judged:
             held = self._seen(state, solved)
-            sharpness = learned_sharpness(held, self.errors, posterior.lapse)
-            self.judged = predictive_scores(held, sharpness, self.errors, posterior.lapse)
+            sharpness = learned_sharpness(held, self.errors, posterior.lapse, self.clock)
             posterior, notes = sharpened(posterior, sharpness), (note, sharpness.in_words)
+            if not self.clock.is_up:
+                self.judged = predictive_scores(held, sharpness, self.errors, posterior.lapse)
         return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, notes)
 
     @property
     def _is_judged(self) -> bool:
         """Whether held-out sets say how sure the fit may be."""
-        return (
-            len(self.held_out) > 0 and self.plan.settings.learn_prior and self.errors == DISCERNIBILITY
-            and can_be_judged(self.source.sizes[self.held_out]) and can_be_sharpened(self.starts[0].prior.kernels)
-        )  # fmt: skip
+        sizes, kernel = self.source.sizes[self.held_out], self.starts[0].prior.kernels
+        is_learned = self.plan.settings.learn_prior and self.errors == DISCERNIBILITY and not self.clock.is_up
+        return is_learned and len(sizes) > 0 and can_be_judged(sizes) and can_be_sharpened(kernel)
 
     def _seen(self, state: SparseState, solved: Solved) -> list[Held]:
         """Return the held-out sets as a state sees them."""

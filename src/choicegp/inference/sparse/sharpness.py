@@ -22,6 +22,7 @@ import numpy as np
 from jax import Array
 
 from choicegp.compute.programs import present_device, program
+from choicegp.compute.progress import Clock
 from choicegp.inference.expectation import Marginals, samples
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.inference.sparse.feed import Sets
@@ -32,12 +33,12 @@ from choicegp.model.mapped import Mapped
 from choicegp.model.prior import UtilityPrior
 from choicegp.model.warped import Warped
 
-_NUMBERS = 2.0**25  # subsets, sets and points of one judgement on a CPU: about a second
+_NUMBERS = 2.0**24  # subsets, sets and points of one judgement on a CPU: about half a second
 _MORE = 16.0  # times as many on an accelerator
 _IN_CACHE = 32_768  # subsets and sets worked on at a time on a CPU
 _AT_ONCE = 1_000_000  # the same on an accelerator
 N_POINTS = 64
-_LOOKS = 40  # judgements at most
+_LOOKS = 30  # judgements at most
 _FIRST_MOVE, _NEAR = 0.3, 0.02  # of the logarithms of size and spread
 _WIDEST = 2.0  # logarithms of size and spread stay within
 _LOWEST = -1e6
@@ -76,8 +77,8 @@ def can_be_judged(sizes: np.ndarray) -> bool:
     return bool(np.all(sizes <= MAX_ENUMERATED))
 
 
-def learned_sharpness(held: Sequence[Held], errors: ErrorModel, lapse: Any) -> Sharpness:
-    """Return the factors with which the held-out choices are most probable."""
+def learned_sharpness(held: Sequence[Held], errors: ErrorModel, lapse: Any, clock: Clock = Clock(None)) -> Sharpness:  # noqa: B008 - immutable
+    """Return the factors with which the held-out choices are most probable, as far as there is time to look."""
     from scipy.optimize import minimize
 
     work = sum(2.0 ** len(one.sets.present) * one.normals.shape[2] * N_POINTS for one in held)
@@ -85,6 +86,8 @@ def learned_sharpness(held: Sequence[Held], errors: ErrorModel, lapse: Any) -> S
     pieces = [piece for one in held for piece in _pieces(one, every)]
 
     def loss(logs: np.ndarray) -> float:
+        if clock.is_up:
+            return np.inf
         total = sum(float(piece.sets.weight @ _scores(piece, logs, errors, lapse)) for piece in pieces)
         return 0.5 * float(logs @ logs) - total if np.max(np.abs(logs)) <= _WIDEST else np.inf
 
