@@ -125,9 +125,9 @@ class SparseInference:
     def _begin(self, trial: int) -> SparseState:
         start, rng = self.starts[trial], np.random.default_rng([self.plan.seed, 3, trial])
         state = begin(start.prior, self.points, self.plan.lapse, rng)
-        if start.trained is None:
+        if start.utilities is None:
             return state
-        return placed(state, self._solved(state, 0.0), start.trained.first_utilities(self.points))
+        return placed(state, self._solved(state, 0.0), start.utilities(self.points))
 
     @property
     def n_trial(self) -> int:
@@ -322,7 +322,7 @@ class SparseInference:
         each = "part of the utilities" if state.prior.shared else "utility"
         note = f"sparse inference with {state.points.shape[1]} inducing points for each {each}; start: {start}"
         posterior = posterior_of(state, solved, self.plan.seed)
-        notes = (note,)
+        notes: tuple[str, ...] = (note,)
         if self._is_judged:
             held = self._seen(state, solved)
             sharpness = learned_sharpness(held, self.errors, posterior.lapse, self.clock)
@@ -336,7 +336,7 @@ class SparseInference:
         """Whether held-out sets say how sure the fit may be."""
         sizes, kernel = self.source.sizes[self.held_out], self.starts[0].prior.kernels
         is_learned = self.plan.settings.learn_prior and self.errors == DISCERNIBILITY and not self.clock.is_up
-        return is_learned and len(sizes) > 0 and can_be_judged(sizes) and can_be_sharpened(kernel)
+        return bool(is_learned and len(sizes) > 0 and can_be_judged(sizes) and can_be_sharpened(kernel))
 
     def _seen(self, state: SparseState, solved: Solved) -> list[Held]:
         """Return the held-out sets as a state sees them."""

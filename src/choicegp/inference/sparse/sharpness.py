@@ -92,7 +92,7 @@ def learned_sharpness(held: Sequence[Held], errors: ErrorModel, lapse: Any, cloc
         return 0.5 * float(logs @ logs) - total if np.max(np.abs(logs)) <= _WIDEST else np.inf
 
     first = np.array([[0.0, 0.0], [_FIRST_MOVE, 0.0], [0.0, -_FIRST_MOVE]])
-    options = {"maxfev": _LOOKS, "initial_simplex": first, "xatol": _NEAR, "fatol": 0.1}
+    options: Any = {"maxfev": _LOOKS, "initial_simplex": first, "xatol": _NEAR, "fatol": 0.1}
     found = minimize(loss, first[0], method="Nelder-Mead", options=options)
     return Sharpness(*np.exp(found.x).tolist()) if np.isfinite(found.fun) else Sharpness()
 
@@ -187,7 +187,8 @@ def _louder(kernel: Kernel, factor: float) -> Kernel:
         return Product(_louder(kernel.first, factor), kernel.second)
     if isinstance(kernel, Warped | Mapped):
         return eqx.tree_at(lambda one: one.kernel, kernel, _louder(kernel.kernel, factor))
-    return eqx.tree_at(lambda one: one.log_variance, kernel, np.asarray(kernel.log_variance) + np.log(factor))
+    simple: Any = kernel
+    return eqx.tree_at(lambda one: one.log_variance, simple, np.asarray(simple.log_variance) + np.log(factor))
 
 
 def can_be_sharpened(kernel: Kernel) -> bool:
