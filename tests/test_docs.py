@@ -123,11 +123,14 @@ def test_the_conda_recipe_requires_what_the_package_requires():
     assert entry.split(" = ") == ["choicegp", project["scripts"]["choicegp"]]
 
 
+SECTIONS = ("Summary", "Statement of need", "State of the field", "Acknowledgements", "References")
+
+
 def test_the_paper_has_the_sections_of_its_journal_and_cites_what_it_lists():
     text = (ROOT / "paper.md").read_text(encoding="utf-8")
     head, body = text.split("---\n", 2)[1:]
     assert {"title", "tags", "authors", "affiliations", "date", "bibliography"} <= set(yaml.safe_load(head))
-    assert [f"# {name}" in body for name in ("Summary", "Statement of need", "References")] == [True] * 3
+    assert [f"# {name}" in body for name in SECTIONS] == [True] * len(SECTIONS)
     listed = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "paper.bib").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"@(\w+)", body)) == listed
     assert 250 < len(body.split()) < 1750
