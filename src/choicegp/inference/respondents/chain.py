@@ -1,7 +1,7 @@
 """One Markov chain over the utilities of all people, of the population, and over the hyperparameters.
 
 All of them move together, by the no-U-turn sampler (BlackJAX), in the coordinates of
-`choicegp.inference.respondents.whitening` and of `choicegp.inference.hyperposterior`, in which Gaussian approximations
+`choicegp.inference.respondents.whitening` and of `choicegp.inference.coordinates`, in which Gaussian approximations
 are standard normal.  What people say about the hyperparameters depends on the utilities of all of them: with these
 held, as in the moves of `choicegp.inference.chain`, hyperparameters hardly moved (40 people with 10 sets).  The
 gradient passes through the factorisations of all people, which are small.
@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program
 from choicegp.inference.chain import dual_averaging, first_tuning
-from choicegp.inference.hyperposterior import HyperPosterior
+from choicegp.inference.coordinates import HyperPosterior
 from choicegp.inference.respondents.whitening import Coordinates, Sampled, StudyWhitening, log_posterior, whiten_study
 from choicegp.model.prior import HyperPriors
 

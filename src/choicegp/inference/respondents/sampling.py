@@ -5,7 +5,6 @@ variances.  Where a study is small enough, chains (`choicegp.inference.responden
 judged by what they say about the population, and become draws with which predictions are made.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -13,9 +12,10 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.devices import in_threads
+from choicegp.compute.programs import program
+from choicegp.inference.coordinates import HyperPosterior, gaussian_around
 from choicegp.inference.driver import Task, Verdict, run
-from choicegp.inference.hyperposterior import HyperPosterior, gaussian_around
 from choicegp.inference.mcmc import MORE, judged
 from choicegp.inference.problem import SetBatch
 from choicegp.inference.respondents.chain import (
@@ -31,7 +31,7 @@ from choicegp.inference.respondents.chain import (
 from choicegp.inference.respondents.course import InferredStudy
 from choicegp.inference.respondents.posterior import PeopleDraws
 from choicegp.inference.respondents.study import Crowd, Study
-from choicegp.inference.respondents.whitening import Coordinates, Group, Sampled, whiten_study
+from choicegp.inference.respondents.whitening import Coordinates, Sampled, WhitenedCrowd, whiten_study
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import HyperPriors, log_density
 from choicegp.model.respondents import StudyPrior
@@ -56,7 +56,7 @@ def sampled_of(study: Study, sites: tuple[Sites, ...], lapse: Any) -> Sampled:
     )  # fmt: skip
 
 
-def _group(crowd: Crowd, sites: Sites) -> Group:
+def _group(crowd: Crowd, sites: Sites) -> WhitenedCrowd:
     known = np.asarray(crowd.people).ravel() >= 0
 
     def flat(leaf: Any) -> np.ndarray:
@@ -71,7 +71,7 @@ def _group(crowd: Crowd, sites: Sites) -> Group:
         weight, sets = (np.asarray(part).ravel()[own] for part in (batch.weight, batch.sets))
         return SetBatch(rows, present, chosen, weight, sets, batch.errors)
 
-    return Group(flat(crowd.rows), tuple(map(of_batch, crowd.sets)), Sites(*map(flat, sites)))  # type: ignore[arg-type]
+    return WhitenedCrowd(flat(crowd.rows), tuple(map(of_batch, crowd.sets)), Sites(*map(flat, sites)))  # type: ignore[arg-type]
 
 
 @program
@@ -138,8 +138,7 @@ class StudySampling:
             where = np.asarray(first, np.int32), np.asarray(adapt)
             return jax.tree.map(np.asarray, advance_study(chains[number], key, *where, self.model, self.hyperpriors))
 
-        with ThreadPoolExecutor(min(self.task.n_jobs, N_CHAINS)) as pool:
-            made = list(pool.map(with_settings_of_this_thread(one), range(len(chains))))
+        made = in_threads(one, range(len(chains)), min(self.task.n_jobs, N_CHAINS))
         return tuple(chain for chain, _ in made), tuple(block for _, block in made)
 
     def verdict(self, state: SampledState) -> Verdict | None:

@@ -81,7 +81,7 @@ class Study(NamedTuple):
         return int(sum((batch.sets >= 0).sum() for crowd in self.crowds for batch in crowd.sets))
 
 
-class Answers(NamedTuple):
+class StudyAnswers(NamedTuple):
     """Choices in the form in which they are gathered by person."""
 
     data: ChoiceData
@@ -92,11 +92,12 @@ class Answers(NamedTuple):
 
 
 def gathered(
-    answers: Answers, n_people: int, n_objects: int, n_utilities: int, *, roomy: bool = False
+    answers: StudyAnswers, n_people: int, n_objects: int, n_utilities: int, *, roomy: bool = False, n_devices: int = 1
 ) -> tuple[Crowd, ...]:
     """Gather the sets of ``n_people`` people, who saw ``n_objects`` objects in all.
 
-    With ``roomy``, numbers are rounded up to powers of two, so that other answers need no other programs.
+    With ``roomy``, numbers are rounded up to powers of two, so that other answers need no other programs.  Each chunk
+    can be divided among ``n_devices``.
     """
     owners, objects = _seen(answers)
     counts = np.bincount(owners, minlength=n_people)
@@ -105,11 +106,13 @@ def gathered(
     crowds = []
     for n in np.unique(shapes[shapes > 0]).tolist():
         people = np.flatnonzero(shapes == n)
-        at_once = max(1, min(_MOST_AT_ONCE, _CELLS // (n_utilities * n) ** 2, len(people)))
+        on_each = -(-len(people) // n_devices)
+        at_once = max(1, min(_MOST_AT_ONCE, _CELLS // (n_utilities * n) ** 2, on_each))
         if n_objects > _TABLE:
             at_once = max(1, min(at_once, _TABLE // n))
         if roomy:
             at_once = padded_size(at_once, 0)
+        at_once *= n_devices
         n_chunks = -(-len(people) // at_once)
         padded = np.pad(people, (0, n_chunks * at_once - len(people)), constant_values=-1)
         owner = np.where(padded >= 0, padded, people[0])  # padding sees what the first person saw
@@ -135,7 +138,7 @@ def _tables(rows: np.ndarray, n_objects: int, fineness: int) -> tuple[np.ndarray
     return table, np.array(places, np.int32)
 
 
-def _seen(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
+def _seen(answers: StudyAnswers) -> tuple[np.ndarray, np.ndarray]:
     """Return each person and object that she saw, once, in the order of people."""
     sizes = np.diff(answers.data.offsets)
     owners, rows = np.repeat(answers.people, sizes), answers.shown
@@ -158,7 +161,13 @@ def _shapes(counts: np.ndarray, fineness: int) -> np.ndarray:
 
 
 def _batch(
-    answers: Answers, kind: str, people: np.ndarray, rows: np.ndarray, counts: np.ndarray, n_chunks: int, fineness: int
+    answers: StudyAnswers,
+    kind: str,
+    people: np.ndarray,
+    rows: np.ndarray,
+    counts: np.ndarray,
+    n_chunks: int,
+    fineness: int,
 ) -> SetBatch | None:
     data, errors = answers.data, answers.errors.of_kind(kind)
     sizes, kinds = np.diff(data.offsets), np.full(len(data), "keep") if data.kinds is None else data.kinds
@@ -201,10 +210,11 @@ def _batch(
 
 
 def studied(
-    objects: Objects, points: Objects, answers: Answers, n_people: int, n_utilities: int, *, roomy: bool = False
-) -> Study:
-    """Make the study of ``n_people`` people; for ``roomy`` see `gathered`."""
-    crowds = gathered(answers, n_people, len(objects.X), n_utilities, roomy=roomy)
+    objects: Objects, points: Objects, answers: StudyAnswers, n_people: int, n_utilities: int, *, roomy: bool = False,
+    n_devices: int = 1,
+) -> Study:  # fmt: skip
+    """Make the study of ``n_people`` people; for ``roomy`` and ``n_devices`` see `gathered`."""
+    crowds = gathered(answers, n_people, len(objects.X), n_utilities, roomy=roomy, n_devices=n_devices)
     return Study(objects, points, crowds, n_people)
 
 
