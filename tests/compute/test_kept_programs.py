@@ -127,8 +127,8 @@ def test_several_who_keep_one_program_at_once_leave_a_whole_one(folder):
     [file] = folder.iterdir()
     compiled = jax.jit(doubled).lower(np.ones(2)).compile()
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: kept_programs.keep(file, compiled), range(12)))
-    loaded = kept_programs.load(file, (np.ones(2),), jax.devices()[0])
+        list(pool.map(lambda _: programs.keep(file, compiled), range(12)))
+    loaded = programs.load(file, (np.ones(2),), jax.devices()[0])
     assert loaded(np.ones(2)).tolist() == [2.0, 2.0]
     assert list(folder.iterdir()) == [file], "no draft is left"
 
