@@ -120,7 +120,7 @@ def fit(
     ] = "pooled",
     intervals: Annotated[
         str,
-        Option("--intervals", metavar="auto|none", help="auto: intervals that hold; none: quicker, and too narrow."),
+        Option("--intervals", metavar="auto|none", help="auto: sampled intervals; none: quicker, but too narrow."),
     ] = "auto",
     max_seconds: Annotated[
         float | None, Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)
@@ -182,8 +182,8 @@ def select(
     """Find the number of utilities.
 
     Models with one utility, two, and so on are compared by leave-one-out cross-validation: each set is predicted from
-    the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both. Of
-    a model file of any kind, instead of a table, the choices that the model was fitted to are taken.
+    the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both.
+    Instead of a table, pass a model file to compare models of the choices that it was fitted to.
     """
     from pathlib import Path
 

@@ -250,7 +250,7 @@ _OBJECT_EFFECTS = Option(
 _LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
 _THRESHOLD = Option(
     "--threshold/--no-threshold", show_default=False,
-    help="Let objects also have to pass a threshold to be kept. By default where nothing is kept of some set.",
+    help="Whether an object must also pass a threshold to be kept. By default only if some set was left empty.",
 )  # fmt: skip
 _RULE = Option("--rule", metavar="NAME", help="What is kept: pareto (what nothing beats) or best-in-one.")
 _RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")

@@ -124,8 +124,8 @@ def decimal_sign(numbers: Iterable[str], given: str | None, name: Any) -> str:
         unclear = next((text for text in every if _value(text, ".") != _value(text, ",")), None)
         if unclear is not None:
             raise ChoiceGPError(
-                f"column {name!r} holds numbers such as {unclear!r}, whose separator may be a decimal sign or separate "
-                "thousands; pass decimal='.' or decimal=','"
+                f"column {name!r} holds numbers such as {unclear!r}, in which the sign before the last three digits "
+                "may separate thousands or decimals. Pass the decimal sign of the column: decimal='.' or decimal=','"
             )
     return "." if "." in signs else ","
 

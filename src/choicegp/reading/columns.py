@@ -135,8 +135,9 @@ def long_columns(
         )  # fmt: skip
         free = [column for column in table.columns if column not in taken]
         offered = _offered(roles, absent, free)
-        unknown = ", ".join(f"{role}='COLUMN'" for role in dict(absent) if role not in offered)
-        name_them = f"; name the right one with {unknown}" if unknown else ""
+        unknown = [f"{role}='COLUMN'" for role in dict(absent) if role not in offered]
+        ones = "one" if len(unknown) == 1 else "ones"
+        name_them = f"; name the right {ones} with {', '.join(unknown)}" if unknown else ""
         raise ChoiceGPError(f"{source}: there is no column {names}; {_hints(offered, free)}{has}{name_them}{if_none}")
     of_people = name_list(covariates, "covariates") if len(covariates) else []
     if of_people and roles.respondent is None:
