@@ -108,7 +108,7 @@ HOSTILE: list[Command | Call] = [
     # The shape of the table
     table("a short row", swap("1,ink,0,5,blue", "1,ink,0,5"), "row 3: the row has 4 cells, but the header has 5"),
     table("a long row", swap("1,ink,0,5,blue", "1,ink,0,5,blue,1"), "row 3: the row has 6 cells"),
-    table("unclear thousands", SEMICOLONS.replace(";3;", ";1.549;"), "pass --decimal . or --decimal ,"),
+    table("unclear thousands", SEMICOLONS.replace(";3;", ";1.549;"), "--decimal . or --decimal ,"),
     table("commas in a tsv", GOOD, "seem to be separated by ','", file="choices.tsv"),
     table("column twice", swap("colour", "price"), "the column name 'price' appears twice"),
     table("column without a name", swap("price", ""), "column 4 has no name"),
