@@ -1,5 +1,8 @@
 """Models of many people, as a user meets them."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -318,3 +321,39 @@ def test_people_are_segmented(model):
     assert found.people["respondent"].tolist() == [0, 1, 2, 3, 4, 5]
     assert found.table["people"].sum() == 6
     assert -0.5 <= found.stability <= 1.0
+
+
+FOUR_DEVICES = """
+import sys
+import numpy as np, jax
+from choicegp import ChoiceGP, datasets
+from choicegp.fitting import respondents
+train = datasets.many_people(6, 8, 0.5, 3, n_objects=12, set_size=3).data.take(np.arange(30))
+found, used = {"devices": len(jax.devices())}, []
+class Spy(respondents.Spread):
+    def over(self, array, axis):
+        used.append(super().over(array, axis))
+        return used[-1]
+for name, spread in {"four": Spy, "one": lambda devices: None}.items():
+    respondents.Spread = spread
+    model = ChoiceGP(2, respondents="hierarchical", **eval(sys.argv[2])).fit(train)
+    study = model.fitted_.study
+    found |= {f"{name}_mean": study.mean, f"{name}_elbo": model.elbo_, f"{name}_sites": study.crowds[0].sites.linear}
+found["lying_on"] = [len(array.sharding.device_set) for array in used]
+np.savez(sys.argv[1], **found)
+"""
+
+
+def test_four_devices_find_what_one_finds(tmp_path):
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    file = str(tmp_path / "found.npz")
+    child = [sys.executable, "-c", FOUR_DEVICES, file, repr(QUICK | {"max_iter": 8})]
+    subprocess.run(child, env=environment, timeout=300, check=True)
+    found = dict(np.load(file))
+    assert found["devices"] == 4
+    assert len(found["lying_on"]) > 0
+    assert np.all(found["lying_on"] == 4)
+    assert found["four_elbo"] == pytest.approx(found["one_elbo"], abs=1e-5)
+    for name in ("mean", "sites"):
+        np.testing.assert_allclose(found[f"four_{name}"], found[f"one_{name}"], rtol=1e-5, atol=1e-5)

@@ -84,7 +84,9 @@ _SET_ID = Option(
 )  # fmt: skip
 _OBJECT_ID = _column("--object-id", "that names the object of each row", "alt_id; wide: none")
 _NO_OBJECT_ID = Option("--no-object-id", help="The objects have no ids; those with equal features are the same.")
-_CHOSEN = _column("--chosen", "that says whether the object was chosen (0/1, yes/no, x/blank ...)", "choice")
+_CHOSEN = _column(
+    "--chosen", "that says whether the object was chosen (0/1, yes/no, x/blank ...); of best and worst, two", "choice"
+)
 _FEATURES = _names("--features", "Columns of features; by default all that have no other role.")
 _AVAILABLE = _column("--available", "that says whether the object was shown (0/1, yes/no, x/blank ...)")
 _WIDE = Option("--wide", help="The table has one row per set, with columns such as price_A and price_B.")
@@ -188,12 +190,14 @@ class TableOptions(ReadingOptions):
         """Return the arguments of ``from_wide`` or ``from_long``, after checking that they go together."""
         self._check()
         given = {name: value for name, value in vars(self).items() if value is not None}
-        for name in {"features", "alternatives", "number", "covariate", "set_id"} & given.keys():
+        lists = {"features", "alternatives", "number", "covariate", "set_id"}
+        for name in (lists | ({"chosen"} if self.kind == "best-worst" else set())) & given.keys():
             given[name] = split_names(given[name], f"--{name.replace('_', '-')}")
         for name in {"number", "covariate"} & given.keys():
             given[f"{name}s"] = given.pop(name)
-        if len(given.get("set_id", ())) == 1:
-            given["set_id"] = given["set_id"][0]
+        for name in {"set_id", "chosen"} & given.keys():
+            if isinstance(given[name], list) and len(given[name]) == 1:
+                given[name] = given[name][0]
         for name in {"empty", "missing"} & given.keys():
             given[name] = given[name].value
         for flag, name in (("no_object_id", "object_id"), ("no_choices", "chosen")):
@@ -246,7 +250,7 @@ _OBJECT_EFFECTS = Option(
 _LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
 _THRESHOLD = Option(
     "--threshold/--no-threshold", show_default=False,
-    help="Let objects also have to pass a threshold to be kept. By default where nothing is kept of some set.",
+    help="Whether an object must also pass a threshold to be kept. By default only if some set was left empty.",
 )  # fmt: skip
 _RULE = Option("--rule", metavar="NAME", help="What is kept: pareto (what nothing beats) or best-in-one.")
 _RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")

@@ -19,7 +19,8 @@ from choicegp.errors import ChoiceGPError, ReadingNote
 
 DEBUG = "CHOICEGP_DEBUG"
 _NAMES = (
-    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|features|numbers"
+    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|features|numbers|"
+    "covariates"
 )
 _TEXT = r"'(?:[^'\\]|\\.)*'"
 _ARGUMENT = re.compile(rf"(?<![\w(])(?P<name>{_NAMES})=(?P<value>{_TEXT}|\d+|\[{_TEXT}(?:, {_TEXT})*\])")
@@ -31,6 +32,7 @@ INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of ours
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 BROKEN_PIPE = 141  # ... and when the reader of a pipe has gone
 TERMINATED = 143  # ... and after SIGTERM, as from `kill`
+_NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")  # of the system's loader
 _STOPPED = "interrupted: no file was left incomplete; the same command begins again"
 
 
@@ -114,6 +116,8 @@ def ending_of(error: BaseException) -> Ending:
         return Ending(BROKEN_PIPE)
     if hasattr(error, "format_message"):
         return Ending(FIXABLE, f"error: {_usage_problem(error)}")
+    if isinstance(error, ImportError | OSError) and any(words in str(error) for words in _NO_ROOM):
+        return Ending(FIXABLE, "error: there is not enough memory to load the libraries; raise its limit (ulimit -v)")
     if isinstance(error, ChoiceGPError | ImportError):
         return Ending(FIXABLE, f"error: {in_shell(str(error))}")
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):  # JAX has no type of its own for it
@@ -192,7 +196,7 @@ def in_shell(message: str) -> str:
     >>> in_shell("pass empty='none', or set_id=['respondent', 'task']")
     'pass --empty none, or --set-id respondent,task'
     """
-    return _ARGUMENT.sub(_as_option, message)
+    return _ARGUMENT.sub(_as_option, message.replace("chosen=None", "--no-choices"))
 
 
 def _as_option(found: re.Match[str]) -> str:

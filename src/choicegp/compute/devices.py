@@ -2,6 +2,11 @@
 
 A fit asks how much memory it may take before it starts, because a process that takes too much is killed unheard.  Only
 Linux says what a process may have; elsewhere nothing is refused.
+
+On several devices the sets or the people of a step are divided among them; everything else (inducing points,
+hyperparameters) is on all of them, and JAX adds up what each finds in its part.  With `jax.distributed` the devices may
+belong to several machines: every machine runs the same program on the same data, and its devices take their part of
+every step.
 """
 
 import contextlib
@@ -216,11 +221,7 @@ def _size(n_bytes: float) -> str:
 
 
 class Spread:
-    """Lays arrays over devices along their axis of sets; everything else is on all of them.
-
-    JAX adds up what each device finds in its sets.  With `jax.distributed` the devices may belong to several machines:
-    every machine runs the same program on the same data, and its devices take their part of every step.
-    """
+    """Lays arrays over devices along their axis of sets or people."""
 
     def __init__(self, devices: list[Any]) -> None:
         self._mesh = Mesh(np.array(devices), ("sets",))

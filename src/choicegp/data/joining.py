@@ -1,6 +1,7 @@
-"""Joining data sets into one."""
+"""Joining data sets into one, and taking their sets apart."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pandas as pd
 from choicegp.checks import id_array, kind_of
 from choicegp.data.covariates import joined_covariates
 from choicegp.errors import ChoiceGPError
-from choicegp.reading.defects import offsets_of
+from choicegp.reading.defects import Draft, offsets_of
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.long import group_equal_rows
+from choicegp.reading.questions import singles
 
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
@@ -24,9 +26,10 @@ def joined(parts: "Sequence[ChoiceData]") -> dict[str, Any]:
     for part in parts:
         if not hasattr(part, "flat_shown"):
             raise ChoiceGPError(f"concat needs a list of choice data, but it holds {kind_of(part)}")
+    remedies = {"flat_chosen": "leave out those without", "respondents": "give respondents=... to those without"}
     for name, what in (("flat_chosen", "choices"), ("respondents", "respondents")):
         if len({getattr(part, name) is None for part in parts}) > 1:
-            raise ChoiceGPError(f"some of these data have {what} and others do not: they cannot be joined")
+            raise ChoiceGPError(f"some of these data have {what} and others do not: to join them, {remedies[name]}")
     encoding = _encoding(parts)
     X = np.concatenate([part.with_encoding(encoding).X for part in parts])
     ids = id_array([each for part in parts for each in part.object_ids.tolist()], len(X), "object_ids", "objects")
@@ -80,3 +83,16 @@ def _set_ids(parts: "Sequence[ChoiceData]") -> Any:
     if len(set(ids)) < len(ids):
         ids = [f"{i}/{each}" for i, part in enumerate(parts, 1) for each in part.set_ids.tolist()]
     return id_array(ids, len(ids), "set_ids", "sets")
+
+
+def one_by_one(data: "ChoiceData") -> "ChoiceData":
+    """Ask of every object that a set shows by itself.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> one_by_one(ChoiceData.from_sets([[1.0], [2.0]], [[0, 1], [1]])).set_ids.tolist()
+    ['0:1', '0:2', '1:1']
+    """
+    draft = Draft(**{name: getattr(data, name) for name in Draft._fields if name not in ("rows", "marks")})
+    return replace(data, **singles(draft).parts)

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pandas as pd
 
-from choicegp.compute.devices import linear_algebra_for, n_threads
+from choicegp.compute.devices import Spread, linear_algebra_for, n_threads
+from choicegp.compute.programs import present_device
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.covariates import CovariateCoding
@@ -160,7 +161,9 @@ def _inferred(task: Task, objects: Objects, answers: StudyAnswers, n_people: int
     # Of people who have nothing in common there is no population to represent.
     points = spread_points(objects, 1 if alone else MOST_POINTS, task.seed)
     p, d = task.prior.n_parts, task.prior.n_utilities
-    study = studied(objects, points, answers, n_people, d)
+    devices = jax.devices(present_device().platform)
+    spread = Spread(devices) if len(devices) > 1 else None
+    study = studied(objects, points, answers, n_people, d, n_devices=len(devices))
     if not study.n_sets:
         raise ChoiceGPError("no set has two objects or more: there is nothing to learn from")
     before = None
@@ -168,11 +171,13 @@ def _inferred(task: Task, objects: Objects, answers: StudyAnswers, n_people: int
         if n_people > 1.5 * _FIRST_PEOPLE and not alone:
             some = np.random.default_rng([task.seed, 19]).permutation(n_people)[:_FIRST_PEOPLE]
             own = task._replace(watch=task.watch.part("first people", task.prior.kernels))
-            first = infer_study(StudyInference(own, studied(objects, points, _of(answers, some), len(some), d)))
+            few = studied(objects, points, _of(answers, some), len(some), d, n_devices=len(devices))
+            first = infer_study(StudyInference(own, few, spread=spread))
             before = first.prior, first.population
         n_restarts = _PERSON_STARTS if n_people <= _MANY_PEOPLE else 1
         task = task._replace(watch=task.watch.part("all people", task.prior.kernels))
-        return _Fit(task, study, infer_study(StudyInference(task, study, before, alone=alone, n_restarts=n_restarts)))
+        inference = StudyInference(task, study, before, alone=alone, n_restarts=n_restarts, spread=spread)
+        return _Fit(task, study, infer_study(inference))
 
 
 def infer_study(inference: StudyInference) -> InferredStudy:

@@ -74,7 +74,7 @@ def _draw_utility(ax: "Axes", effects: Effects, utility: int) -> None:
     colours = [DIRECTION_COLOURS[direction] for direction in directions]
     ax.barh(
         np.arange(len(order)), size, 0.68, xerr=ends, color=colours,
-        error_kw={"elinewidth": 0.9, "capsize": 2.0, "ecolor": "0.45"},
+        error_kw={"elinewidth": 0.9, "capsize": 2.0, "ecolor": "0.2"},
     )  # fmt: skip
     for place, (j, direction) in enumerate(zip(order, directions, strict=True)):
         words = _WORDS.get(direction) or f"best {_best(effects.best[utility, j], direction)}"
@@ -90,7 +90,7 @@ def _draw_utility(ax: "Axes", effects: Effects, utility: int) -> None:
 
 def _best(value: Any, direction: str) -> str:
     value = plain(value)
-    shown = in_digits(value, 4) if isinstance(value, float) else short(value)
+    shown = in_digits(value, 3) if isinstance(value, float) else short(value)
     return f"around {shown}" if direction == "non-monotone" else f"is {shown}"
 
 

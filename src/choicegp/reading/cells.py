@@ -38,12 +38,20 @@ _PLAIN = {sign: re.compile(rf"(?:\d+[{sign}]?\d*|[{sign}]\d+)(?:[eE][+-]?\d+)?")
 Report = Callable[[str, str | Sequence[str], NDArray[np.int64]], None]
 
 _FLAGS: dict[Any, bool] = {0: False, 1: True, "0": False, "1": True, "true": True, "false": False}
-_YES_NO = {"yes": True, "no": False, "y": True, "n": False}
+_YES_NO = {
+    **dict.fromkeys(("yes", "y", "ja", "oui", "sí", "si", "sì", "sim", "chosen", "selected", "kept", "keep"), True),
+    **dict.fromkeys(("no", "n", "nein", "nee", "nej", "nei", "non", "não", "not chosen", "not selected"), False),
+    **dict.fromkeys(("unselected", "rejected", "reject"), False),
+}
 _TICKS = {"x", "1", "1.0", "✓", "✔", "✅", "☑", "☒", "yes", "y", "true"}
 # Signs for yes and for no; a crossed box is a tick beside an empty one, and a no beside a ticked one.
 _SIGNS = (({"✓", "✔", "✅", "☑"}, {"✗", "✘", "✖", "❌", "☐", "☒"}), ({"☒"}, {"☐"}))
 _BEST_WORST = {"best": 1.0, "b": 1.0, "1": 1.0, "worst": -1.0, "w": -1.0, "-1": -1.0, "0": 0.0}
 
+NOTHING = frozenset(
+    ["none", "none of these", "none of the above", "none of them", "neither", "nothing", "no choice", "opt-out"]
+)
+"""What an alternative is called that stands for keeping nothing."""
 MARKED = ("best-worst", "ranking", "rating")
 
 
@@ -116,8 +124,8 @@ def decimal_sign(numbers: Iterable[str], given: str | None, name: Any) -> str:
         unclear = next((text for text in every if _value(text, ".") != _value(text, ",")), None)
         if unclear is not None:
             raise ChoiceGPError(
-                f"column {name!r} holds numbers such as {unclear!r}, whose separator may be a decimal sign or separate "
-                "thousands; pass decimal='.' or decimal=','"
+                f"column {name!r} holds numbers such as {unclear!r}, in which the sign before the last three digits "
+                "may separate thousands or decimals. Pass the decimal sign of the column: decimal='.' or decimal=','"
             )
     return "." if "." in signs else ","
 
@@ -219,6 +227,33 @@ def reads_as_number(value: Any) -> bool:
     # Decimal commas and thousands separators: numbers to their writer, words to Python.
     readings = (text, text.replace(",", "."), text.replace(",", ""), text.replace(".", "").replace(",", "."))
     return any(map(is_float, readings))
+
+
+def tidy_numbers(column: pd.Series) -> pd.Series:
+    """Turn a column of numbers and words for 'missing' into numbers."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column
+    distinct = pd.Index(column.dropna().unique())
+    words = distinct[[isinstance(value, str) and value.strip() in MISSING_WORDS for value in distinct]]
+    if len(words) == 0:
+        return column
+    rest = pd.to_numeric(pd.Series(distinct.difference(words, sort=False)), errors="coerce")
+    if len(rest) == 0 or rest.isna().any():
+        return column
+    return pd.to_numeric(column.mask(column.isin(words)))
+
+
+def tidy_id(column: pd.Series) -> pd.Series:
+    """Ids that are whole numbers, written plainly, become numbers; all others stay text."""
+    distinct = column.dropna().unique()
+    if not all(
+        value.isascii() and value.isdigit() and str(int(value)) == value and len(value) < 18 for value in distinct
+    ):
+        return column
+    if column.isna().any():
+        whole = [int(value) if isinstance(value, str) else None for value in column]
+        return pd.Series(whole, dtype=object, index=column.index)
+    return column.astype(np.int64)
 
 
 def read_flags(

@@ -294,7 +294,7 @@ def _few_enough(name: str, categories: Sequence[Any]) -> tuple[Any, ...]:
     if len(categories) > MAX_CATEGORIES:
         raise ChoiceGPError(
             f"feature {name!r} has {len(categories)} categories, more than {MAX_CATEGORIES}; "
-            "is it an id or free text? Leave it out or group its categories"
+            "is it an id or free text? Name the other columns by features=['COLUMN', 'COLUMN'], or group its categories"
         )
     return tuple(categories)
 

@@ -99,10 +99,11 @@ def _calibrated(asked: Asked, found: pd.DataFrame, title: str) -> Markup:
     off = ~found["predicted"].between(found["low"], found["high"])
     mean = float(np.average(np.abs(found["predicted"] - found["observed"]), weights=found["objects"]))
     bins, outside = counted(len(found), "bin"), int(off.sum())
-    where = f"outside its interval in {outside} of {bins}" if outside else f"inside its interval in all {bins}"
+    place, where = ("outside", f"{outside} of {bins}") if outside else ("inside", f"all {bins}")
     verdict = (
         f"Predicted probabilities and observed shares differ by {mean:.3f} on average over "
-        f"{counted(int(found['objects'].sum()), 'object')}. The prediction is {where}."
+        f"{counted(int(found['objects'].sum()), 'object')}. The prediction lies {place} the "
+        f"95% interval of the observed share in {where}."
     )
     advice = (
         "That is more often than chance explains: treat the probabilities with care."

@@ -13,9 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from choicegp.compute.devices import Spread
 from choicegp.inference.annealing import AnnealedInference, Course, Schedule, StepTrace
 from choicegp.inference.dense import Adam
 from choicegp.inference.driver import Task, Verdict
+from choicegp.inference.problem import SetBatch
 from choicegp.inference.respondents.steps import (
     Population,
     StudySites,
@@ -28,7 +30,7 @@ from choicegp.inference.respondents.steps import (
     run_block,
     score_people,
 )
-from choicegp.inference.respondents.study import Study
+from choicegp.inference.respondents.study import Crowd, Study
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import ANNEALING
 from choicegp.model.prior import UtilityPrior
@@ -59,17 +61,19 @@ class StudyInference(AnnealedInference):
     The task's ``prior`` is the population's; ``before`` is where everyone starts, instead of at annealed starts;
     ``alone`` says that people have nothing in common but the hyperparameters; ``n_restarts`` is the number of random
     starts of each person, given the population.  People who differ much have optima of their own (measured on 50 people
-    with 5 sets and 0.8 of the variance between them: without such starts, fits of each alone predicted better).
+    with 5 sets and 0.8 of the variance between them: without such starts, fits of each alone predicted better);
+    ``spread`` divides the people of each chunk among several devices, for which the study was made.
     """
 
     def __init__(
         self, task: Task, study: Study, before: tuple[StudyPrior, Population] | None = None, *, alone: bool = False,
-        n_restarts: int = 0,
+        n_restarts: int = 0, spread: Spread | None = None,
     ) -> None:  # fmt: skip
         super().__init__(task)
         self.before, self.alone, self.n_restarts = before, alone, n_restarts
-        normals = normals_of(study, task.prior.n_utilities, N_POINTS, task.seed)
-        self.study, self.normals = jax.tree.map(jnp.asarray, (study, normals))
+        self.spread = spread
+        self.study = laid_out(study, spread)
+        self.normals = self._normals(N_POINTS, task.seed)
 
     def warm_state(self) -> StudyState | None:
         """Return the state in which everyone is as the population that is known."""
@@ -130,6 +134,10 @@ class StudyInference(AnnealedInference):
         sites = StudySites(_best_of_each(tried), first.state.sites.population)
         return first._replace(state=first.state._replace(sites=sites, objective=np.asarray(-np.inf)))
 
+    def _normals(self, n_points: int, seed: int) -> tuple:
+        drawn = normals_of(self.study, self.task.prior.n_utilities, n_points, seed)
+        return jax.tree.map(lambda part: _placed(part, self.spread, 3), drawn)
+
     def _state(self, prior: StudyPrior, sites: StudySites, rate: float = _RATE) -> StudyState:
         prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
         adam = Adam.begin(np.zeros(ravel_pytree(prior)[0].shape))
@@ -155,7 +163,7 @@ class StudyInference(AnnealedInference):
     def conclude(self, course: Course, verdict: Verdict) -> InferredStudy:
         """Make the posterior."""
         state = course.state
-        points = normals_of(self.study, self.task.prior.n_utilities, SCORE_POINTS, self.task.seed + 2**20)
+        points = self._normals(SCORE_POINTS, self.task.seed + 2**20)
         sites = StudySites(state.sites.people, np.zeros(state.sites.population.shape))  # type: ignore[arg-type]
         population, scores = conclude_study(state.prior, self.study, sites, points, state.lapse)
         bound = sum(float(np.sum(score)) for score in scores) - 0.5 * float(population.log_det)
@@ -165,6 +173,25 @@ class StudyInference(AnnealedInference):
         annealed = 0 if self.before is not None else min(len(ANNEALING[0]), len(bounds))
         status, message = verdict
         return InferredStudy(prior, population, people, lapse, bound, status, message, bounds, annealed)
+
+
+def laid_out(study: Study, spread: Spread | None) -> Study:
+    """Bring a study to the device, or the people of each chunk to several."""
+    crowds = []
+    for crowd in study.crowds:
+        sets = []
+        for batch in crowd.sets:
+            rows, present, chosen = (_placed(part, spread, 2) for part in (batch.rows, batch.present, batch.chosen))
+            weight, numbers = (_placed(part, spread, 1) for part in (batch.weight, batch.sets))
+            sets.append(SetBatch(rows, present, chosen, weight, numbers, batch.errors))
+        people, rows, places = (_placed(part, spread, 1) for part in (crowd.people, crowd.rows, crowd.places))
+        crowds.append(Crowd(people, rows, jnp.asarray(crowd.table), places, tuple(sets)))  # type: ignore[arg-type]
+    rest = jax.tree.map(jnp.asarray, study._replace(crowds=()))
+    return rest._replace(crowds=tuple(crowds))
+
+
+def _placed(array: Any, spread: Spread | None, axis: int) -> Any:
+    return jnp.asarray(array) if spread is None else spread.over(np.asarray(array), axis)
 
 
 def _best_of_each(tried: list[tuple[Any, tuple[Sites, ...]]]) -> tuple[Sites, ...]:

@@ -92,11 +92,12 @@ class StudyAnswers(NamedTuple):
 
 
 def gathered(
-    answers: StudyAnswers, n_people: int, n_objects: int, n_utilities: int, *, roomy: bool = False
+    answers: StudyAnswers, n_people: int, n_objects: int, n_utilities: int, *, roomy: bool = False, n_devices: int = 1
 ) -> tuple[Crowd, ...]:
     """Gather the sets of ``n_people`` people, who saw ``n_objects`` objects in all.
 
-    With ``roomy``, numbers are rounded up to powers of two, so that other answers need no other programs.
+    With ``roomy``, numbers are rounded up to powers of two, so that other answers need no other programs.  Each chunk
+    can be divided among ``n_devices``.
     """
     owners, objects = _seen(answers)
     counts = np.bincount(owners, minlength=n_people)
@@ -105,11 +106,13 @@ def gathered(
     crowds = []
     for n in np.unique(shapes[shapes > 0]).tolist():
         people = np.flatnonzero(shapes == n)
-        at_once = max(1, min(_MOST_AT_ONCE, _CELLS // (n_utilities * n) ** 2, len(people)))
+        on_each = -(-len(people) // n_devices)
+        at_once = max(1, min(_MOST_AT_ONCE, _CELLS // (n_utilities * n) ** 2, on_each))
         if n_objects > _TABLE:
             at_once = max(1, min(at_once, _TABLE // n))
         if roomy:
             at_once = padded_size(at_once, 0)
+        at_once *= n_devices
         n_chunks = -(-len(people) // at_once)
         padded = np.pad(people, (0, n_chunks * at_once - len(people)), constant_values=-1)
         owner = np.where(padded >= 0, padded, people[0])  # padding sees what the first person saw
@@ -207,10 +210,11 @@ def _batch(
 
 
 def studied(
-    objects: Objects, points: Objects, answers: StudyAnswers, n_people: int, n_utilities: int, *, roomy: bool = False
-) -> Study:
-    """Make the study of ``n_people`` people; for ``roomy`` see `gathered`."""
-    crowds = gathered(answers, n_people, len(objects.X), n_utilities, roomy=roomy)
+    objects: Objects, points: Objects, answers: StudyAnswers, n_people: int, n_utilities: int, *, roomy: bool = False,
+    n_devices: int = 1,
+) -> Study:  # fmt: skip
+    """Make the study of ``n_people`` people; for ``roomy`` and ``n_devices`` see `gathered`."""
+    crowds = gathered(answers, n_people, len(objects.X), n_utilities, roomy=roomy, n_devices=n_devices)
     return Study(objects, points, crowds, n_people)
 
 

@@ -27,11 +27,21 @@ from choicegp.inference.sparse.plan import (
     held_out_and_training,
     inducing_points,
 )
+from choicegp.inference.sparse.sharpness import N_POINTS as SURE_POINTS
+from choicegp.inference.sparse.sharpness import (
+    Held,
+    can_be_judged,
+    can_be_sharpened,
+    learned_sharpness,
+    predictive_scores,
+    sharpened,
+)
 from choicegp.inference.sparse.step import (
     Pace,
     Solved,
     SparseState,
     begin,
+    differences_in,
     placed,
     posterior_of,
     run_steps,
@@ -39,7 +49,7 @@ from choicegp.inference.sparse.step import (
     solve,
 )
 from choicegp.inference.sparse.stopping import COOLED, SMALLER, LastGain, Patience, Scored
-from choicegp.model.error_models import ErrorModel
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 
 BLOCK = 10  # steps between two looks from Python
 _CHECK = 50  # steps between two looks at the held-out sets
@@ -77,7 +87,8 @@ class SparseInference:
         self.reader = ThreadPoolExecutor(1)
         self.held_out, training = held_out_and_training(source, plan.batch_size, plan.seed)
         self.training = training if only is None else only
-        self.reached = -np.inf
+        self.reached = -np.inf  # score of the held-out sets, by which steps are judged
+        self.judged = np.zeros(0)  # log probabilities of the choices from them, once the fit is as sure as it may be
         parts = shares(
             source.sizes, self.training, plan.batch_size, 1 if spread is None else len(spread),
             lambda size: self._most(size, N_POINTS),
@@ -115,9 +126,9 @@ class SparseInference:
     def _begin(self, trial: int) -> SparseState:
         start, rng = self.starts[trial], np.random.default_rng([self.plan.seed, 3, trial])
         state = begin(start.prior, self.points, self.plan.lapse, rng)
-        if start.trained is None:
+        if start.utilities is None:
             return state
-        return placed(state, self._solved(state, 0.0), start.trained.first_utilities(self.points))
+        return placed(state, self._solved(state, 0.0), start.utilities(self.points))
 
     @property
     def n_trial(self) -> int:
@@ -312,7 +323,28 @@ class SparseInference:
         each = "part of the utilities" if state.prior.shared else "utility"
         note = f"sparse inference with {state.points.shape[1]} inducing points for each {each}; start: {start}"
         posterior = posterior_of(state, solved, self.plan.seed)
-        return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, (note,))
+        notes: tuple[str, ...] = (note,)
+        if self._is_judged:
+            held = self._seen(state, solved)
+            sharpness = learned_sharpness(held, self.errors, posterior.lapse, self.clock)
+            posterior, notes = sharpened(posterior, sharpness), (note, sharpness.in_words)
+            if not self.clock.is_up:
+                self.judged = predictive_scores(held, sharpness, self.errors, posterior.lapse)
+        return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, notes)
+
+    @property
+    def _is_judged(self) -> bool:
+        """Whether held-out sets say how sure the fit may be."""
+        sizes, kernel = self.source.sizes[self.held_out], self.starts[0].prior.kernels
+        is_learned = self.plan.settings.learn_prior and self.errors == DISCERNIBILITY and not self.clock.is_up
+        return bool(is_learned and len(sizes) > 0 and can_be_judged(sizes) and can_be_sharpened(kernel))
+
+    def _seen(self, state: SparseState, solved: Solved) -> list[Held]:
+        """Return the held-out sets as a state sees them."""
+        return [
+            Held(jax.tree.map(np.asarray, differences_in(state, solved, sets)), sets, normals)
+            for sets, normals in self._chunks(self.held_out, SURE_POINTS)
+        ]
 
 
 def _expected(

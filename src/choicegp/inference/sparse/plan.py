@@ -1,5 +1,6 @@
 """What a sparse fit is given (its plan, the kernels it starts from, its inducing points) and knows on its way."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -29,11 +30,15 @@ _FIRST_WARP = 0.1  # weights of the logarithms in the features' scales: near the
 
 
 class KernelStart(NamedTuple):
-    """A kernel to start from, what it is called, and the network that says what the utilities are at first, if any."""
+    """A kernel to start from, what it is called, and what says what the utilities are at first, if anything does.
+
+    ``utilities`` is a function of the inducing points (p, M, c), and returns each utility at those of its own part,
+    (d, M).
+    """
 
     name: str
     prior: UtilityPrior
-    trained: TrainedNetwork | None = None
+    utilities: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 def kernel_starts(
@@ -77,7 +82,7 @@ def network_start(trained: TrainedNetwork, n_features: int, *, shared: bool = Fa
     linear[:, n_features:] = 2.0 * np.log(trained.sizes) + np.log(_BESIDE)
     linear[np.arange(p - d, p), np.arange(n_features, n_features + d)] = 2.0 * np.log(trained.sizes)
     prior = eqx.tree_at(lambda prior: prior.kernels.kernel.second.log_variance, prior, linear)
-    return KernelStart("a network", prior, trained)
+    return KernelStart("a network", prior, trained.first_utilities)
 
 
 class SparseCourse(NamedTuple):

@@ -1,0 +1,196 @@
+"""Real ballots: what a model of many people says about voters and projects that it has not seen.
+
+Protocol, fixed before any run.  180 voters saw the same 24 city projects and ticked those they approve
+(`zurich_ballots.csv`, `zurich_projects.csv`).  Features of a project: log of its cost, topic, district; whether it lies
+in the voter's own district is left out.  Models learn a threshold and object effects; seed 0.
+
+People: five folds of voters (permutation of seed 0), of whom nothing is known when they are predicted.  Projects: five
+folds of projects (seed 1), which nobody was shown while the model learned; their probabilities are those of a set of
+all 24.  Predictors: hierarchical models with two utilities and with one, a pooled model with two, a pooled logistic
+regression on the same features, and the share of voters who approve a project, of held-out projects the share of
+approvals in its topic.  Beside them, for known voters, the share of projects that the voter ticked.
+
+Reported for each: log score (mean over projects) and A-mean of each voter, averaged over voters, and the difference of
+the hierarchical model with two utilities from it, with 95% intervals from paired differences of voters.  At last, for
+the model of everything: rank correlation over voters of the stated weight of a topic with what the model keeps of its
+projects more than of others, and with what was ticked of them more than of others.
+
+    python studies/ballots.py fit people|projects FOLD MODEL FOLDER [--data FOLDER]    (MODEL: one of MODELS)
+    python studies/ballots.py fit all 0 hierarchical-2 FOLDER
+    python studies/ballots.py report FOLDER [--data FOLDER]
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from choicegp import ChoiceData, ChoiceGP, datasets
+
+MODELS = {"hierarchical-2": (2, "hierarchical"), "hierarchical-1": (1, "hierarchical"), "pooled-2": (2, "pooled")}
+TOPICS = {"Transportation": "transport", "Culture": "culture", "Nature": "nature"}
+N_FOLDS = 5
+
+
+class Ballots(NamedTuple):
+    """What is known: a table of projects, who ticked what, and what voters stated."""
+
+    projects: pd.DataFrame
+    kept: np.ndarray  # (voters, projects)
+    voters: pd.DataFrame
+
+    def answers(self, rows: np.ndarray, columns: np.ndarray, *, named: bool = True) -> ChoiceData:
+        """Return the ballots of some voters over some projects."""
+        table = self.projects.iloc[columns]
+        ids = table.index.to_numpy()
+        people = self.voters.index.to_numpy()[rows] if named else None
+        chosen = [list(ids[self.kept[row, columns]]) for row in rows]
+        return ChoiceData.from_sets(table, [list(ids)] * len(rows), chosen, by="id", respondents=people, empty="none")
+
+
+def loaded(folder: str | None) -> Ballots:
+    """Read the tables; the cost enters by its logarithm."""
+    data, voters = datasets.load_zurich(folder)
+    projects = data.encoding.decode(data.X).set_index(data.object_ids)
+    projects["log_cost"] = np.log(projects.pop("cost_chf").astype(float))
+    return Ballots(projects, data.flat_chosen.reshape(len(data), -1), voters)
+
+
+def split(ballots: Ballots, what: str, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return voters and projects that are learned from, and those that are predicted."""
+    voters, projects = (np.arange(n) for n in ballots.kept.shape)
+    if what == "people":
+        out = np.random.default_rng(0).permutation(len(voters)) % N_FOLDS == fold
+        return voters[~out], projects, voters[out], projects
+    out = np.random.default_rng(1).permutation(len(projects)) % N_FOLDS == fold
+    return voters, projects[~out], voters, projects[out]
+
+
+def fit(ballots: Ballots, what: str, fold: int, name: str, folder: Path) -> None:
+    """Fit one model to one fold, and keep its probabilities."""
+    d, how = MODELS[name]
+    everyone, everything = (np.arange(n) for n in ballots.kept.shape)
+    rows, columns, asked, wanted = (
+        (everyone, everything, everyone, everything) if what == "all" else split(ballots, what, fold)
+    )
+    began = time.perf_counter()
+    model = ChoiceGP(
+        d, respondents=how, threshold=True, object_effects=True, intervals="none", progress=False, random_state=0
+    )
+    model.fit(ballots.answers(rows, columns))
+    fitted = time.perf_counter() - began
+    # Held-out voters are new people; held-out projects were shown with all others.
+    offered = ballots.answers(asked, everything, named=what != "people")
+    probability = np.array(model.predict_proba(offered))[:, wanted]
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / f"{what}-{fold}-{name}.npz", probability=probability)
+    print(f"{what} fold {fold}, {name}: fit {fitted:.0f} s, all {time.perf_counter() - began:.0f} s, "
+          f"{model.fit_result_.status}, bound {model.elbo_:.1f}", flush=True)  # fmt: skip
+
+
+def simple(ballots: Ballots, what: str) -> dict[str, np.ndarray]:
+    """Return the probabilities of the predictors without a Gaussian process."""
+    from sklearn.linear_model import LogisticRegression
+
+    kept, table = ballots.kept, pd.get_dummies(ballots.projects).astype(float)
+    X = ((table - table.mean()) / table.std()).to_numpy()
+    topic = ballots.projects["topic"].to_numpy()
+    found = {name: np.full(kept.shape, np.nan) for name in ("popularity", "logistic")}
+    if what == "projects":
+        found["the voter's own share"] = np.full(kept.shape, np.nan)
+    for fold in range(N_FOLDS):
+        rows, columns, asked, wanted = split(ballots, what, fold)
+        at, seen = np.ix_(asked, wanted), kept[np.ix_(rows, columns)]
+        known = LogisticRegression().fit(np.tile(X[columns], (len(rows), 1)), seen.ravel())
+        found["logistic"][at] = known.predict_proba(X[wanted])[:, 1]
+        if what == "people":
+            found["popularity"][at] = (seen.sum(axis=0) + 1) / (len(rows) + 2)
+        else:
+            for column in wanted:
+                found["popularity"][:, column] = seen[:, topic[columns] == topic[column]].mean()
+            found["the voter's own share"][at] = (seen.sum(axis=1, keepdims=True) + 1) / (len(columns) + 2)
+    return found
+
+
+def scores(probability: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return for each voter (m, 2): mean log score of the projects, and A-mean."""
+    p = np.clip(probability, 1e-6, 1 - 1e-6)
+    logs = np.where(kept, np.log(p), np.log1p(-p)).mean(axis=1)
+    said, own = p > 0.5, []
+    for right, those in ((said & kept, kept), (~said & ~kept, ~kept)):
+        number = those.sum(axis=1)
+        own.append(np.where(number > 0, right.sum(axis=1) / np.maximum(number, 1), np.nan))
+    return np.column_stack([logs, np.nanmean(own, axis=0)])
+
+
+def report(ballots: Ballots, folder: Path) -> None:
+    """Print the table of predictors, and how stated weights agree with the model of everything."""
+    kept = ballots.kept
+    print(f"{kept.shape[0]} voters tick {kept.sum(axis=1).mean():.1f} of {kept.shape[1]} projects on average")
+    for what in ("people", "projects"):
+        found = simple(ballots, what)
+        for name in MODELS:
+            whole = np.full(kept.shape, np.nan)
+            for fold in range(N_FOLDS):
+                path = folder / f"{what}-{fold}-{name}.npz"
+                if path.exists():
+                    _, _, asked, wanted = split(ballots, what, fold)
+                    whole[np.ix_(asked, wanted)] = np.load(path)["probability"]
+            found[name] = whole
+        done = np.all([~np.isnan(whole) for whole in found.values()], axis=0)
+        rows, columns = np.flatnonzero(done.any(axis=1)), np.flatnonzero(done.any(axis=0))
+        print(f"{what}: {len(rows)} voters x {len(columns)} projects have all predictions")
+        if not len(rows):
+            continue
+        at = np.ix_(rows, columns)
+        of_people = {name: scores(whole[at], kept[at]) for name, whole in found.items()}
+        for name, values in of_people.items():
+            difference = of_people["hierarchical-2"] - values
+            error = 1.96 * np.nanstd(difference, axis=0, ddof=1) / np.sqrt(len(rows))
+            cells = (f"{np.nanmean(difference[:, k]):+.3f} ± {error[k]:.3f}" for k in (0, 1))
+            mean = np.nanmean(values, axis=0)
+            print("|", what, "|", name, f"| {mean[0]:.3f} | {mean[1]:.3f} |", " | ".join(cells), "|")
+    if (whole_path := folder / "all-0-hierarchical-2.npz").exists():
+        agreement(ballots, np.load(whole_path)["probability"])
+
+
+def agreement(ballots: Ballots, probability: np.ndarray) -> None:
+    """Print how stated weights of topics agree with what is kept of them."""
+    from scipy.stats import spearmanr
+
+    topics = ballots.projects["topic"].to_numpy()
+    for topic, column in TOPICS.items():
+        mine = topics == topic
+        stated = ballots.voters[f"weight_{column}"].to_numpy(float)
+        with_model, with_ticks = (
+            spearmanr(stated, of[:, mine].mean(axis=1) - of.mean(axis=1)).statistic
+            for of in (probability, ballots.kept.astype(float))
+        )
+        print(f"stated weight of {topic}: rank correlation {with_model:.2f} with what the model keeps of it, "
+              f"{with_ticks:.2f} with what was ticked ({mine.sum()} projects)", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    """Fit a cell of the study, or report what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="part", required=True)
+    cell = parts.add_parser("fit")
+    cell.add_argument("what", choices=("people", "projects", "all"))
+    cell.add_argument("fold", type=int)
+    cell.add_argument("model", choices=tuple(MODELS))
+    for one in (cell, parts.add_parser("report")):
+        one.add_argument("folder", type=Path)
+        one.add_argument("--data")
+    options = parser.parse_args()
+    ballots = loaded(options.data)
+    if options.part == "fit":
+        fit(ballots, options.what, options.fold, options.model, options.folder)
+    else:
+        report(ballots, options.folder)
+
+
+if __name__ == "__main__":
+    main()
