@@ -248,7 +248,7 @@ def sampled(halves):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "N_CLIMB", 30)
-        patch.setattr(sampling, "N_STEPS", 16)
+        patch.setattr(sampling, "N_CHAINS", 8)
         return ChoiceGP(2, respondents="hierarchical", **QUICK | {"intervals": "auto"}).fit(halves[0])
 
 

@@ -31,7 +31,7 @@ from choicegp.model.respondents import StudyPrior
 
 N_CLIMBING, N_CLIMB = 2, 100
 """Chains by which the hyperparameters climb, and their steps."""
-N_CHAINS, N_STEPS, N_WARM_UP = 8, 24, 8
+N_CHAINS, N_STEPS, N_WARM_UP = 16, 16, 8
 """Chains, their steps, and how many of these are made before draws are kept."""
 _BLOCK = 10  # steps of climbing between two looks at the clock
 _RATE, _CLOSER = 0.3, 6.0  # of climbing, and the number of steps in which it halves in the second half of the way
