@@ -16,8 +16,7 @@ import numpy as np
 from problems import scaled
 
 from choicegp import ChoiceGP
-from choicegp.compute.devices import computing
-from choicegp.compute.threads import linear_algebra_for
+from choicegp.compute.devices import computing, linear_algebra_for
 from choicegp.model.prior import Objects
 
 

@@ -44,8 +44,7 @@ def measure(n_sets: int, n_inducing: int, d: int, batch: int) -> dict:
     from jax.scipy.linalg import solve_triangular
 
     from choicegp import ChoiceData, HyperPriors
-    from choicegp.compute.devices import computing
-    from choicegp.compute.threads import linear_algebra_for
+    from choicegp.compute.devices import computing, linear_algebra_for
     from choicegp.inference.expectation import latin_normals
     from choicegp.inference.sparse.feed import Feed, InMemory, shares
     from choicegp.inference.sparse.plan import inducing_points, kernel_starts

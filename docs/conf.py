@@ -84,4 +84,6 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_title = f"choicegp {release}"

@@ -16,8 +16,10 @@ Pareto set of the true utilities, after 8, 12, ... sets.  The number of sets tha
 accuracy, made monotone by the running maximum and joined by straight lines, first reaches the accuracy of 60 random
 sets of the same person (49 where it never does).  Seeds 0 to 19.
 
-Best (`best`).  The same people; 30 sets of "best" or "random"; the objects found are the ones kept in answers, and
-their hypervolume in the true utilities, above the catalogue's minimum, is given as a part of the whole catalogue's.
+Best (`best`).  The same people with a catalogue of 1,000 objects, of which 30 sets show at most 120; sessions with the
+designs "best", "information", "predictive" and "random".  Two hypervolumes in the true utilities, above the catalogue's
+minimum, as parts of the whole catalogue's, after 15 and 30 sets: of the objects that were kept in answers, and of the
+five objects that the session recommends.
 
 Value (`value`).  Five people of seed 0 to 4, shape "smooth", d = 2, 30 random sets, default options.  The value of the
 proposed set against 100,000 joint draws of the same posterior; and the ranking of 200 random sets by information under
@@ -39,11 +41,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from choicegp import ChoiceData, ChoiceGP, datasets, next_set, next_sets
+from choicegp import ChoiceData, ChoiceGP, ChoiceSession, datasets, next_set, next_sets
 
 N_OBJECTS, N_FEATURES, SIZE = 100, 3, 4
 SHAPES = ("linear", "ideal", "saturating", "smooth")
 FIRST, MOST, OF_RANDOM = 6, 48, 60  # sets: space-filling ones, of a design, of random ones
+IN_LARGE = 1000  # objects
 CHECKED = range(8, 61, 4)
 GROWN = 1.25  # by which the answers have grown when a fit starts from scratch, as in a session
 QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
@@ -52,9 +55,9 @@ QUICK = {"intervals": "none", "object_effects": False, "progress": False, "rando
 class Person:
     """Someone with utilities, who answers."""
 
-    def __init__(self, shape: str, d: int, seed: int, slips: float) -> None:
+    def __init__(self, shape: str, d: int, seed: int, slips: float, n_objects: int = N_OBJECTS) -> None:
         rng = self.rng = np.random.default_rng([seed, d, SHAPES.index(shape), 21])
-        X = rng.normal(size=(N_OBJECTS, N_FEATURES))
+        X = rng.normal(size=(n_objects, N_FEATURES))
         self.table = pd.DataFrame(X, columns=[f"x{j}" for j in range(N_FEATURES)])
         w = rng.normal(size=(N_FEATURES, d))
         if shape == "linear":
@@ -65,7 +68,7 @@ class Person:
             U = np.tanh(2 * X) @ w
         else:
             gram = np.exp(-0.5 * np.sum((X[:, None] - X[None]) ** 2, axis=2) / 4.0)
-            U = np.linalg.cholesky(gram + 1e-9 * np.eye(N_OBJECTS)) @ rng.normal(size=(N_OBJECTS, d))
+            U = np.linalg.cholesky(gram + 1e-9 * np.eye(n_objects)) @ rng.normal(size=(n_objects, d))
         self.U = 5.0 * (U - U.mean(axis=0)) / U.std(axis=0)
         self.d, self.seed, self.slips = d, seed, slips
         self.test = ChoiceData.from_utilities(self.table, self.U, draw(rng, 500))
@@ -178,31 +181,55 @@ def summary(path: str) -> None:
                 ), f"; mean {mean.mean():+.4f} ± {half:.4f} ({len(both)} people)")  # fmt: skip
 
 
-def hypervolume(U: np.ndarray, low: np.ndarray, n: int = 20_000) -> float:
-    """Return the volume that utilities (t, d) dominate above ``low``, by random points."""
-    points = low + np.random.default_rng(0).random((n, U.shape[1])) * (np.full(U.shape[1], 25.0) - low)
+def hypervolume(U: np.ndarray, low: np.ndarray, high: np.ndarray, n: int = 20_000) -> float:
+    """Return the part of the box between low and high that utilities (t, d) dominate, by random points."""
+    points = low + np.random.default_rng(0).random((n, U.shape[1])) * (high - low)
     return float(np.mean([np.any(np.all(point <= U, axis=1)) for point in points]))
 
 
 def best(args: argparse.Namespace) -> None:
-    """Print the hypervolume of what was kept."""
-    gains = []
+    """Print the hypervolume of what was kept, and of what is recommended."""
+    found = []
     for seed in range(args.first, args.first + args.seeds):
         for d in args.utilities:
             for shape in args.shapes:
-                person = Person(shape, d, seed, args.slips)
-                low = person.U.min(axis=0)
-                whole = hypervolume(person.U, low)
-                found = []
-                for how in ("best", "random"):
-                    *_, chosen = asked(person, how, 30)
-                    found.append(hypervolume(person.U[np.unique(np.concatenate(chosen))], low) / whole)
-                gains.append(found)
-                print(shape, d, seed, *(f"{value:.4f}" for value in found), flush=True)
-    table = np.array(gains)
-    gain = table[:, 0] - table[:, 1]
-    print(f"best {table[:, 0].mean():.4f}, random {table[:, 1].mean():.4f}, difference {gain.mean():+.4f} ± "
-          f"{1.96 * gain.std(ddof=1) / np.sqrt(len(gain)):.4f} over {len(gain)} people")  # fmt: skip
+                person = Person(shape, d, seed, args.slips, IN_LARGE)
+                for how in args.designs:
+                    begun = time.monotonic()
+                    found.append({"how": how, "person": (shape, d, seed)} | volumes(person, how))
+                    print(shape, d, seed, how, *(f"{name} {value:.4f}" for name, value in list(found[-1].items())[2:]),
+                          f"{time.monotonic() - begun:.0f} s", flush=True)  # fmt: skip
+    table = pd.DataFrame(found).set_index(["how", "person"]).unstack("person")
+    for name in table.columns.get_level_values(0).unique():
+        own = table[name]
+        print(name + ":", *(f"{how} {own.loc[how].mean():.4f}" for how in own.index), f"({own.shape[1]} people)")
+        for how in own.index.drop("best", errors="ignore"):
+            gain = own.loc["best"] - own.loc[how]
+            half = 1.96 * gain.std(ddof=1) / np.sqrt(len(gain))
+            print(f"  best less {how} {gain.mean():+.4f} ± {half:.4f}")
+
+
+def volumes(person: Person, how: str) -> dict[str, float]:
+    """Ask a person in a session, and return hypervolumes as parts of the whole catalogue's."""
+    low, high, found, kept = person.U.min(axis=0), person.U.max(axis=0), {}, set()
+    whole = hypervolume(person.U, low, high)
+    options = QUICK | {"lapse": person.slips} if person.slips else QUICK
+    model = ChoiceGP(person.d, **options)
+    with ChoiceSession(person.table, design=how, set_size=SIZE, model=model, max_seconds=60.0,
+                       random_state=person.seed) as session:  # fmt: skip
+        for number in range(1, 31):
+            question = session.ask()
+            chosen = person.answer(np.array(question.shown), number).tolist()
+            session.tell(question, chosen)
+            kept |= set(chosen)
+            if how != "random":
+                session.refresh()
+            if number in (15, 30):
+                found[f"kept after {number}"] = hypervolume(person.U[sorted(kept)], low, high) / whole
+                short = session.recommend(5)
+                rows = person.table.index.get_indexer(short.index)
+                found[f"recommended after {number}"] = hypervolume(person.U[rows], low, high) / whole
+    return found
 
 
 def value(args: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """What the pages promise beside their code: names that exist, short examples, a recipe that agrees, a paper."""
 
 import importlib
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -73,6 +74,38 @@ def test_every_tutorial_has_a_fast_profile_and_a_title():
         assert "|profile|" in text, script.name
 
 
+GALLERY = (DOCS / "gallery.md").read_text(encoding="utf-8")
+REAL = json.loads((DOCS / "gallery" / "real_questions.json").read_text(encoding="utf-8"))
+
+
+def agree(cells: list[str], numbers: list[float]) -> bool:
+    """Check that numbers of a page are those that were computed, as far as the page gives them."""
+    ends = [0.5 * 10.0 ** -len(cell.partition(".")[2]) + 5e-4 for cell in cells]
+    return all(abs(float(a) - b) <= end for a, b, end in zip(cells, numbers, ends, strict=True))
+
+
+def test_the_gallery_says_what_was_computed_of_ellipses():
+    found = REAL["ellipses"]
+    model, kept = table_of(DOCS / "gallery.md", "| on 40 held-out sets")
+    assert agree(model[1:], found["model"])
+    assert agree(kept[1:], found["everything chosen"])
+    sets = re.search(r"learned\s+from (\d+) sets,\s+and (\d+) sets are held out", GALLERY)
+    assert [int(sets[1]), int(sets[2])] == found["sets"]
+    assert re.search(r"R-hat ([\d.]+)", GALLERY)[1] in found["intervals"]
+
+
+def test_the_gallery_says_what_was_computed_of_zurich():
+    table = table_of(DOCS / "gallery.md", "| largest stated weight")
+    assert [row[0] for row in table] == list(REAL["zurich"])
+    for group, *cells in table:
+        assert agree(cells, [REAL["zurich"][group][topic] for topic in ("Culture", "Nature", "Transportation")]), group
+
+
+def test_a_number_that_was_not_computed_is_noticed():
+    assert agree(["0.60", "0.8"], [0.6, 0.849])
+    assert not agree(["0.61"], [0.6])
+
+
 def requirements(lines: list[str]) -> dict[str, str]:
     """Return the version of each requirement, without extras; conda calls some packages by another name."""
     parts = [re.match(r"([\w-]+)(?:\[\w+\])?\s*(.*)", line).groups() for line in lines]
@@ -90,11 +123,14 @@ def test_the_conda_recipe_requires_what_the_package_requires():
     assert entry.split(" = ") == ["choicegp", project["scripts"]["choicegp"]]
 
 
+SECTIONS = ("Summary", "Statement of need", "State of the field", "Acknowledgements", "References")
+
+
 def test_the_paper_has_the_sections_of_its_journal_and_cites_what_it_lists():
     text = (ROOT / "paper.md").read_text(encoding="utf-8")
     head, body = text.split("---\n", 2)[1:]
     assert {"title", "tags", "authors", "affiliations", "date", "bibliography"} <= set(yaml.safe_load(head))
-    assert [f"# {name}" in body for name in ("Summary", "Statement of need", "References")] == [True] * 3
+    assert [f"# {name}" in body for name in SECTIONS] == [True] * len(SECTIONS)
     listed = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "paper.bib").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"@(\w+)", body)) == listed
     assert 250 < len(body.split()) < 1750

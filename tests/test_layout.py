@@ -135,3 +135,13 @@ def test_no_module_is_too_long_to_read():
     lengths = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in MODULES}
     assert lengths
     assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def test_no_class_name_is_used_twice():
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert len(places) > 100
+    assert {name: own for name, own in places.items() if len(own) > 1} == {}

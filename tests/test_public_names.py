@@ -13,7 +13,10 @@ import choicegp
 from choicegp import datasets, inferences, kernels, likelihoods, metrics, plots
 
 NAMES = [name for name in choicegp.__all__ if not name.startswith("__")]
-REFERENCE = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+REFERENCE = "\n".join(
+    path.read_text(encoding="utf-8") for path in [DOCS / "api.md", *sorted((DOCS / "reference").glob("*.md"))]
+)
 MODULES = (choicegp, datasets, inferences, kernels, likelihoods, metrics, plots)
 PUBLIC = {
     f"{module.__name__}.{name}": getattr(module, name)

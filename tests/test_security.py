@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "choicegp"
 RUNNERS = {"pickle", "marshal", "shelve", "subprocess", "dill", "cloudpickle", "pdb", "code"}
 # Compiled programs are pickles of JAX's: they come from a folder and files that nobody but the user can have written.
-ALLOWED = {"compute/kept_programs.py": {"pickle"}}
+ALLOWED = {"compute/programs.py": {"pickle"}}
 
 
 def dangers(source: str) -> set[str]:

@@ -1,6 +1,7 @@
 """Fit tiny data by every inference, in fresh processes with several numbers of cores, threads and OpenBLAS kernels.
 
-Every process has a time limit: one that hangs is ended and named.  The answers, probabilities of sets that were not
+Where there is an accelerator, it is one setting more.  Every process has a time limit: one that hangs is ended and
+named.  The answers, probabilities of sets that were not
 seen, must agree with those of the first setting: within 0.001 where steps are deterministic, and within 0.1 where
 chains are sampled, whose paths part after the smallest rounding error.
 
@@ -10,6 +11,7 @@ Run by hand: ``python tests/watchdog.py``.  The exit code is 0 when nothing hang
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,8 +90,15 @@ def settings() -> dict[str, tuple[int, dict[str, str | None]]]:
         "2 cores, 1 thread": (2, {threads: "1"}),
         "2 cores, 8 threads": (2, {threads: "8"}),
     }
+    every = os.cpu_count() or 1
+    if every > 2:
+        found["all cores"] = (every, {threads: None})
     kernels = ["Haswell", "Zen", "Nehalem"] + ["SkylakeX"] * has_avx512()
-    return found | {name: (2, {threads: None, "OPENBLAS_CORETYPE": name}) for name in kernels}
+    found |= {name: (2, {threads: None, "OPENBLAS_CORETYPE": name}) for name in kernels}
+    found = {name: (cores, variables | {"JAX_PLATFORMS": "cpu"}) for name, (cores, variables) in found.items()}
+    if shutil.which("nvidia-smi"):
+        found["accelerator"] = (2, {threads: None, "JAX_PLATFORMS": "cuda,cpu"})
+    return found
 
 
 def answers(name: str, setting: str, cache: str, seconds: float = SECONDS) -> np.ndarray:
@@ -121,6 +130,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inferences", nargs="+", choices=names, default=names)
     parser.add_argument("--settings", nargs="+", choices=list(settings()), default=list(settings()))
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="time limit of a process")
     options = parser.parse_args()
     n_bad = 0
     with tempfile.TemporaryDirectory() as cache:
@@ -129,7 +139,7 @@ def main() -> int:
             for setting in options.settings:
                 begun = time.perf_counter()
                 try:
-                    found = answers(name, setting, cache)
+                    found = answers(name, setting, cache, options.seconds)
                     first = found if first is None else first
                     apart = float(np.abs(found - first).max())
                     says, is_bad = f"{apart:.1e}", not apart <= tolerance(name)

@@ -6,12 +6,12 @@ A page for your participants
 simulated people answer it, and learns from the log, without opening a browser. |profile|
 """
 
-# sphinx_gallery_thumbnail_path = 'figures/page-question.png'
 # %%
 # The objects and the study file
 # ------------------------------
 # Objects are a table with one row each. Everything in the study file is optional.
 
+# sphinx_gallery_thumbnail_path = 'figures/page-question.png'
 import tempfile
 from pathlib import Path
 

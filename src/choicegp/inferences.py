@@ -11,11 +11,11 @@ sixty lines.
 """
 
 from choicegp.fitting.methods import Method
+from choicegp.inference.coordinates import log_likelihood
 from choicegp.inference.driver import Inferred, Task, Verdict, inferred_from_sites
 from choicegp.inference.posterior import factorise_on_host
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import covariance_at
-from choicegp.inference.whitening import log_likelihood
 
 __all__ = [
     "Inferred",

@@ -31,7 +31,7 @@ def test_each_message_leads_to_the_next_option(survey, run):
     assert code == 2
     assert "there is no column 'choice' (chosen); did you mean --chosen Choice? " in err
     _, _, err = run("describe", survey, "--chosen", "Choice")
-    assert "; name the right one with --set-id COLUMN, --object-id COLUMN" in err
+    assert "; name the right ones with --set-id COLUMN, --object-id COLUMN" in err
     code, _, err = run("describe", survey, "--set-id", "task", *ROLES[2:])
     assert code == 2
     assert "duplicate-object: if a set id needs several columns, name them all: --set-id respondent,task" in err
@@ -126,4 +126,4 @@ def test_numbers_in_the_files_of_a_folder(tmp_path, monkeypatch, run):
     assert "there is no feature column 'prize' (numbers); did you mean 'price'?" in err
     code, _, err = run("fit", "choices", "-o", "model.cgp", "--number", "price")
     assert code == 2
-    assert "whose separator may be a decimal sign or separate thousands; pass --decimal" in err
+    assert "may separate thousands or decimals. Pass the decimal sign of the column: --decimal . or --decimal ," in err

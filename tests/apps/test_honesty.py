@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from choicegp.apps import honesty
-from choicegp.apps.reproduce import Request
+from choicegp.apps.reproduce import RunRequest
 from choicegp.experiments import registry
 from choicegp.experiments.experiment import ExperimentOptions
 
@@ -61,7 +61,7 @@ def test_scikit_learn_is_asked_for_before_any_run(out, run, monkeypatch):
 
 
 def test_the_command_line_is_its_own():
-    assert Request("honesty", ExperimentOptions(True, 3), "here").command == [
+    assert RunRequest("honesty", ExperimentOptions(True, 3), "here").command == [
         "choicegp", "honesty", "--quick", "--seed", "3", "--out", "here",
     ]  # fmt: skip
 

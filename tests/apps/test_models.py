@@ -1,13 +1,16 @@
 """The shell reaches every model: fit with a name, then predict, plot and select from the file."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from choicegp import BatchPreferenceGP, ChoiceData, ChoiceGP
 from choicegp.apps import models
 from choicegp.apps.models import MODELS, class_of, load, made
-from choicegp.errors import ChoiceGPError
+from choicegp.errors import ChoiceGPError, ReadingNote
 from choicegp.estimators import n_utilities
 from choicegp.reporting import summaries
 from choicegp.storage import archive
@@ -20,7 +23,7 @@ def test_every_name_is_a_model_with_a_file_format_of_its_own():
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones():
-    with pytest.raises(ChoiceGPError, match="there is no model 'worst': --model takes one of choice, best"):
+    with pytest.raises(ChoiceGPError, match=r"--model must be 'choice' or 'best' or .*, not 'worst'"):
         class_of("worst")
 
 
@@ -105,3 +108,54 @@ def test_a_threshold_and_a_rule_reach_the_model(run, tmp_path):
     fitted = load(model)
     assert fitted.rule == "best-in-one"
     assert fitted.errors_.has_threshold
+
+
+QUICK = ("-d", "1", "--intervals", "none", "--no-object-effects")
+
+
+def test_a_model_of_yes_and_no_predicts_yes_and_no(run, tmp_path):
+    rows = [(person, name, price) for person in "uv" for name, price in zip("abcde", (1, 2, 3, 4, 5), strict=True)]
+    lines = [f"{person},{name},{'yes' if price < 4 else 'no'},{price}" for person, name, price in rows]
+    (tmp_path / "answers.csv").write_text("\n".join(["choice_id,alt_id,choice,price", *lines]) + "\n")
+    file, model, found = (str(tmp_path / name) for name in ("answers.csv", "model.cgp", "found.csv"))
+    code, _, err = run("fit", file, "--kind", "yes-no", *QUICK, "-o", model)
+    assert code == 0, err
+    code, _, err = run("predict", model, file, "-o", found)
+    assert code == 0
+    assert "so each is predicted by itself; for what is kept of each set, pass --kind keep\n" in err
+    table = pd.read_csv(found)
+    assert table["set"].is_unique
+    assert table.loc[table["object"].isin(["a", "b"]), "chosen"].all()  # b, too, though a beats it
+    assert not table.loc[table["object"] == "e", "chosen"].any()
+    again = str(tmp_path / "again.csv")
+    code, _, err = run("predict", model, file, "--kind", "yes-no", "-o", again)
+    assert (code, err) == (0, "")
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "found.csv").read_text()
+    code, _, err = run("predict", model, file, "--kind", "keep", "-o", found)
+    assert (code, err) == (0, "")
+    kept = pd.read_csv(found)
+    assert kept.groupby("set")["chosen"].sum().tolist() == [1, 1]
+
+
+def test_a_model_of_best_objects_predicts_the_best(run, tmp_path):
+    data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    asked = ChoiceData.from_sets(data.X, data.shown, data.chosen, kinds="best")
+    options = {"intervals": "none", "object_effects": False, "progress": False}
+    ChoiceGP(1, **options).fit(asked).save(tmp_path / "model.cgp")
+    data.take([0]).write(tmp_path / "new.csv")
+    place, table = str(tmp_path / "model.cgp"), str(tmp_path / "new.csv")
+    code, out, err = run("predict", place, table)
+    assert (code, "the best, so that is what is predicted" in err) == (0, True)
+    probabilities = [float(line.split()[-2]) for line in out.splitlines()[1:]]
+    assert sum(probabilities) == pytest.approx(1.0, abs=0.002)
+
+
+def test_sets_that_say_what_is_asked_are_asked_that():
+    data = ChoiceData.from_pairs([[0.0], [1.0]], [[1, 0]])
+    worst = replace(data, kinds=np.array(["worst"], dtype=object))
+    best = replace(data, kinds=np.array(["best"], dtype=object))
+    fitted = ChoiceGP()._keep(SimpleNamespace(data=worst))
+    assert models.asked_as_learned(fitted, best) is best
+    with pytest.warns(ReadingNote, match="which object of a set is the worst"):
+        assert models.asked_as_learned(fitted, data).kinds.tolist() == ["worst"]
+    assert models.learned_question(ChoiceGP()._keep(SimpleNamespace(data=data))) is None

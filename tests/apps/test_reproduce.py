@@ -11,7 +11,7 @@ import time
 import pytest
 
 from choicegp.apps import reproduce
-from choicegp.apps.reproduce import Request
+from choicegp.apps.reproduce import RunRequest
 from choicegp.experiments import registry
 from choicegp.experiments.experiment import ExperimentOptions
 
@@ -211,8 +211,8 @@ def test_the_experiments_are_listed_with_their_titles(run):
 
 
 def test_the_command_is_the_one_that_was_given():
-    assert Request("toy").command == ["choicegp", "reproduce", "toy"]
-    words = Request("toy", ExperimentOptions(True, 1, 2), "a b", "c", 2, "h:1").command
+    assert RunRequest("toy").command == ["choicegp", "reproduce", "toy"]
+    words = RunRequest("toy", ExperimentOptions(True, 1, 2), "a b", "c", 2, "h:1").command
     given = "--quick --seed 1 --repetitions 2 --out 'a b' --data c --jobs 2 --dask h:1"
     assert shlex.join(words) == f"choicegp reproduce toy {given}"
 

@@ -8,9 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from choicegp.compute import kept_programs
-from choicegp.compute.kept_programs import cache_folder
-from choicegp.compute.programs import program
+from choicegp.compute import programs
+from choicegp.compute.programs import cache_folder, program
 
 
 def doubled(x: jax.Array) -> jax.Array:
@@ -38,7 +37,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "kept"))
     assert is_compiled()
     assert not is_compiled()
-    kept_programs._warn_once.cache_clear()
+    programs._warn_once.cache_clear()
     return tmp_path / "kept"
 
 
@@ -84,9 +83,9 @@ def test_what_another_user_owns_is_not_used(folder, monkeypatch):
     with pytest.warns(UserWarning, match="other users own this folder"):
         assert cache_folder() is None
     [file] = folder.iterdir()
-    assert kept_programs.load(file, (np.ones(2),), jax.devices()[0]) is None
+    assert programs.load(file, (np.ones(2),), jax.devices()[0]) is None
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    assert kept_programs.load(file, (np.ones(2),), jax.devices()[0]) is not None
+    assert programs.load(file, (np.ones(2),), jax.devices()[0]) is not None
 
 
 def with_files(folder, **ages):
@@ -96,7 +95,7 @@ def with_files(folder, **ages):
         file.write_bytes(bytes(10))
         used = time.time() - days * 24 * 3600
         os.utime(file, (used, used))
-    kept_programs._tidy.cache_clear()
+    programs._tidy.cache_clear()
     own = {file.name for file in folder.glob("doubled-*")}
     for file in folder.glob("doubled-*"):
         file.unlink()
@@ -111,13 +110,13 @@ def test_programs_not_used_for_long_are_removed_and_files_of_others_left_alone(f
 
 def test_beyond_so_many_bytes_the_ones_not_used_for_longest_are_removed(folder, monkeypatch):
     [own] = folder.iterdir()
-    monkeypatch.setattr(kept_programs, "MOST_BYTES", own.stat().st_size + 25)
+    monkeypatch.setattr(programs, "MOST_BYTES", own.stat().st_size + 25)
     left = with_files(folder, a_program=4, b_program=1, c_program=2, d_program=3)
     assert left == {"b.program", "c.program"}
 
 
 def test_nothing_is_removed_a_second_time_in_a_process(folder, monkeypatch):
-    monkeypatch.setattr(kept_programs, "MOST_BYTES", 0)
+    monkeypatch.setattr(programs, "MOST_BYTES", 0)
     for n in range(3, 6):
         program(doubled)(np.ones(n))
     assert len(list(folder.iterdir())) == 4

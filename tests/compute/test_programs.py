@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from choicegp.compute import programs
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.devices import with_settings_of_this_thread
+from choicegp.compute.programs import program
 from choicegp.kernels import RBF
 
 SCRIPT = """

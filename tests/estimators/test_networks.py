@@ -25,7 +25,8 @@ def fitted(data, monkeypatch, promising: float) -> ChoiceGP:
 
 def test_a_network_that_scores_higher_is_kept_and_saved(data, monkeypatch, tmp_path):
     model = fitted(data, monkeypatch, 1e9)
-    note, scores = model.fit_result_.notes[:2]
+    note, sure, scores = model.fit_result_.notes[:3]
+    assert sure.startswith("held-out sets: utilities times")
     assert scores.startswith("log score of the held-out sets")
     with_network, without = (float(word) for word in scores.replace(",", "").split() if word.startswith("-"))
     assert with_network > without  # four inducing points and twenty steps learn next to nothing by themselves
@@ -41,3 +42,14 @@ def test_a_network_that_scores_higher_is_kept_and_saved(data, monkeypatch, tmp_p
 def test_a_network_that_is_far_behind_is_not_fitted(data, monkeypatch):
     model = fitted(data, monkeypatch, 1e-9)
     assert "network" not in " ".join(model.fit_result_.notes)
+
+
+@pytest.mark.parametrize(("clearly", "n_points"), [(-1e9, 6), (1e9, 3)])
+def test_inducing_points_grow_while_the_held_out_sets_gain(data, monkeypatch, clearly, n_points):
+    monkeypatch.setattr("choicegp.fitting.sparse._CLEARLY", clearly)
+    monkeypatch.setattr("choicegp.fitting.sparse._MOST_INDUCING", 6)
+    method = Sparse(n_inducing=3, batch_size=8, max_iter=10, network=False, grow=True)
+    model = ChoiceGP(2, inference=method, n_restarts=1, kernel="rbf", progress=False).fit(data)
+    assert model.posterior_.objects.X.shape[1] == n_points
+    assert "with 6 inducing points" in model.fit_result_.notes[2]
+    assert model.fit_result_.notes[0].endswith("inducing points" if n_points == 6 else "lengthscales times 1")

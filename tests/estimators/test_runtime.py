@@ -9,9 +9,8 @@ import pytest
 
 from choicegp import ChoiceGPError
 from choicegp.compute import progress as runtime
-from choicegp.compute.devices import computing
+from choicegp.compute.devices import SMALL, computing, linear_algebra_for
 from choicegp.compute.progress import progress_report
-from choicegp.compute.threads import SMALL, linear_algebra_for
 
 # Settings of JAX
 

@@ -76,3 +76,13 @@ def test_numbers_that_need_utilities():
     assert found["best"] == pytest.approx((2 + 0 + 0) / 6)
     assert found["beside"] == 0.5  # 1 dominates 0, which is like it, in two sets, and is kept in one
     assert found["depends"] == pytest.approx(np.mean([0.5, 2 / 3 * 1 / 3 * 1.5, 0.5, 0.0]))
+
+
+@pytest.mark.parametrize("unit", [1e-14, 1e-3, 1e9])
+def test_similar_objects_do_not_depend_on_the_units_of_a_feature(unit):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    shown = [list(range(start, start + 4)) for start in (0, 4, 8)]
+    utilities = np.column_stack([X[:, 0], X[:, 0]])
+    found = [Questions.of(ChoiceData.from_sets(X * [1.0, scale], shown), utilities).beside for scale in (1.0, unit)]
+    assert found[0].any()
+    assert found[0].tolist() == found[1].tolist()

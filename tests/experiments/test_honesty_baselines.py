@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData, ChoiceGPError
-from choicegp.experiments.honesty_baselines import Answers, constant_answers, logistic_answers, model_answers
+from choicegp.experiments.honesty_baselines import PredictedAnswers, constant_answers, logistic_answers, model_answers
 
 X = np.array([[0.0], [1.0], [2.0], [3.0]])
 TRAIN = ChoiceData.from_sets(X, [[0, 1, 2], [1, 2, 3], [0, 2, 3], [0, 1, 3]], [[2], [3], [2, 3], [3]])
@@ -52,7 +52,7 @@ def test_where_everything_is_chosen_there_is_nothing_to_learn():
 
 def test_values_are_named_and_impossible_answers_cost_much():
     test = ChoiceData.from_sets(X, [[0, 1]], [[1]])
-    values = Answers(np.log([0.5]), [np.array([1.0, 0.0])], 0.0).values(test, "new")
+    values = PredictedAnswers(np.log([0.5]), [np.array([1.0, 0.0])], 0.0).values(test, "new")
     assert values["new_score"] == pytest.approx(np.log(0.5))
     assert values["new_loss"] == pytest.approx(-np.log(1e-6))
     assert values["new_exact"] == 0.0

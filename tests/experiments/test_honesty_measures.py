@@ -36,7 +36,7 @@ class TestCoverage:
         mean = 3 * rng.normal(size=(n, 2))
         data = ChoiceData.from_sets(rng.normal(size=(n, 1)), np.arange(n).reshape(-1, 2))
         truth = mean[:, ::-1] + rng.normal(size=(n, 2))
-        found = coverage(FakeModel(mean, sd), honesty_data.Answered(data, data, data, truth), 0, is_noisy=True)
+        found = coverage(FakeModel(mean, sd), honesty_data.SplitAnswers(data, data, data, truth), 0, is_noisy=True)
         assert low <= found["coverage"] <= high
         expected = {1.0: 0.2, 0.2: 0.8, 20.0: 0.0}[sd]
         assert found["outer_tenths"] == pytest.approx(expected, abs=0.06)
@@ -46,7 +46,7 @@ class TestCoverage:
         rng = np.random.default_rng(0)
         U = 9 * rng.normal(size=(40, 1))
         data = ChoiceData.from_sets(rng.normal(size=(40, 1)), np.arange(40).reshape(-1, 2))
-        found = coverage(FakeModel(-U, 0.1), honesty_data.Answered(data, data, data, U), 0, is_noisy=True)
+        found = coverage(FakeModel(-U, 0.1), honesty_data.SplitAnswers(data, data, data, U), 0, is_noisy=True)
         assert found["wrong_signs"] == found["sure_signs"] > 30
 
     def test_utilities_are_put_in_the_order_of_the_model(self):

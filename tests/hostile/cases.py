@@ -95,7 +95,7 @@ HOSTILE: list[Command | Call] = [
     table("Excel without rows", inputs.excel(frame()[:0]), "has a header but no rows", file=EXCEL),
     table("UTF-16 without a mark", GOOD.encode("utf-16-le"), "is not text: it has a NUL byte at position 1"),
     table("UTF-8 cut in a letter", GOOD.encode() + "é".encode()[:1], "is not in UTF-8"),
-    table("JSON", '{"shown": [[1, 2]],\n "chosen": [[1]]}\n', "column 3 has no name"),
+    table("JSON", '{"shown": [[1, 2]],\n "chosen": [[1]]}\n', "row 2: the row has 1 cells, but the header has 3"),
     # Paths
     Command("missing file", None, "there is no file nowhere.csv", ("describe", "nowhere.csv")),
     Command("a folder", None, "is a folder", ("describe", ".")),

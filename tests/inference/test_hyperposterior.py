@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from choicegp.inference.coordinates import hyper_posterior, whiten
 from choicegp.inference.dense import LOG_BOUNDS
-from choicegp.inference.hyperposterior import hyper_posterior
 from choicegp.inference.posterior import FIRST_JITTER, factorise
 from choicegp.inference.sites import zero_sites
-from choicegp.inference.whitening import whiten
 from choicegp.kernels import RBF, Warped
 from choicegp.model.prior import HyperPriors, UtilityPrior, log_density
 

@@ -10,8 +10,8 @@ from jax.flatten_util import ravel_pytree
 from choicegp.compute.progress import Clock
 from choicegp.inference import intervals, mcmc
 from choicegp.inference.chain import BLOCK
+from choicegp.inference.coordinates import hyper_posterior
 from choicegp.inference.driver import Task, Watch
-from choicegp.inference.hyperposterior import hyper_posterior
 from choicegp.inference.intervals import MOST_SAMPLED, with_intervals
 from choicegp.inference.mcmc import MOST_SETTINGS
 from choicegp.inference.posterior import factorise_on_host

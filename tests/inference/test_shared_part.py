@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from choicegp.inference.coordinates import whiten
 from choicegp.inference.dense import N_POINTS, evidence_gradient, target_sites
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.posterior import (
@@ -20,7 +21,6 @@ from choicegp.inference.posterior import (
 )
 from choicegp.inference.sites import Sites, zero_sites
 from choicegp.inference.starts import moments_at, recovered_sites
-from choicegp.inference.whitening import whiten
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 

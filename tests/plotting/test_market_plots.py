@@ -78,7 +78,7 @@ def test_an_object_without_a_price_says_so():
 def test_diversion_has_both_shares():
     frame = pd.DataFrame({"object": ["A", "none"], **numbers("diverted", 2), **numbers("instead", 2, 0.4)})
     ax = plots.plot_diversion(frame)
-    np.testing.assert_allclose(bars(ax, "What those take now\nwho kept it.")[0][:, 0], [0.4, 0.5])
+    np.testing.assert_allclose(bars(ax, "What people who kept it\ntake instead.")[0][:, 0], [0.4, 0.5])
 
 
 def test_segments_have_a_panel_each():

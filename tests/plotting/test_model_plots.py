@@ -142,6 +142,22 @@ class TestEffects:
         assert one[0] / one[1] == pytest.approx(other[0] / other[1])  # zero is at the same height
         assert left.get_ylabel().startswith("effect on utility 1")
 
+    def test_panels_are_equally_far_apart_where_the_last_row_is_not_full(self):
+        many = Model(choices(laptop_table(7, categories=())), n_utilities=2)
+        effects = model_effects(many)
+        small = np.array([0.05, 1.0])
+        features = tuple(
+            f._replace(mean=f.mean * small, low=f.low * small, high=f.high * small) for f in effects.features
+        )
+        axes = plots.plot_effects(many, effects=effects._replace(features=features))
+        figure = axes[0].figure
+        figure.draw_without_rendering()
+        lefts = [ax.get_position().x0 for ax in axes]
+        assert np.diff(lefts[:4]) == pytest.approx(np.full(3, lefts[1] - lefts[0]), rel=0.02)
+        assert lefts[4:] == pytest.approx(lefts[:3], rel=0.02)
+        beside = figure.axes[-1]
+        assert beside.get_ylabel().startswith("effect on utility 2")  # beside the last panel of the last row
+
     def test_the_legend_is_below_and_names_every_utility(self, model):
         figure = plots.plot_effects(model)[0].figure
         assert legend_texts(figure.legends[0]) == ["utility 1", "utility 2", "objects shown"]

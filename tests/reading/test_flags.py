@@ -7,7 +7,7 @@ import pytest
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceDataError, ChoiceGPError, ReadingNote
-from choicegp.reading.flags import yes_or_no
+from choicegp.reading.cells import yes_or_no
 
 
 def long(flags) -> pd.DataFrame:

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from choicegp.data.choices import ChoiceData
-from choicegp.errors import ChoiceDataError, ChoiceGPError
+from choicegp.errors import ChoiceDataError, ChoiceGPError, ReadingNote, ReadingWarning
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.long import group_equal_rows
 
@@ -339,3 +339,29 @@ def test_empty_answers_make_the_round_trip(long):
         assert ChoiceData.from_long(data.to_long(), empty="skip").set_ids.tolist() == ["s1"]
     with pytest.raises(ChoiceDataError, match=r"nothing is chosen.*pass empty='none'.*empty='skip'"):
         ChoiceData.from_long(data.to_long())
+
+
+def with_none(**more):
+    rows = [(1, "a", 3.0, 1), (1, "None of these", None, 0), (2, "b", 4.0, 0), (2, "None of these", None, 1)]
+    return pd.DataFrame(rows, columns=["choice_id", "alt_id", "price", "choice"]).assign(**more)
+
+
+def test_none_of_these_is_an_answer_and_no_object():
+    with pytest.warns(ReadingNote, match="'None of these' is no object: choosing it was read as keeping nothing"):
+        data = ChoiceData.from_long(with_none(), empty="none")
+    assert data.object_ids.tolist() == ["a", "b"]
+    assert [rows.tolist() for rows in data.chosen] == [[0], []]
+    with pytest.raises(ChoiceDataError, match="if 'None of these' means that nothing is kept, pass empty='none'"):
+        ChoiceData.from_long(with_none())
+    more = pd.concat([with_none(), with_none().assign(choice_id=[3, 3, 4, 4])[::2].assign(choice=1)])
+    with pytest.warns(ReadingNote, match="is no object"):
+        assert len(ChoiceData.from_long(more, empty="none")) == 4  # in half of the sets, and without features
+    with pytest.warns(ReadingWarning, match="'None of these' is read as an object; if it means that nothing"):
+        data = ChoiceData.from_long(with_none(price=[3.0, 0.0, 4.0, 0.0]))
+    assert "None of these" in data.object_ids.tolist()
+
+
+def test_none_of_these_and_an_object_contradict_each_other():
+    with pytest.raises(ChoiceDataError) as caught:
+        ChoiceData.from_long(with_none(choice=[1, 1, 0, 1]), empty="none")
+    assert [(defect.kind, defect.set) for defect in caught.value.defects] == [("none-and-object", 1)]

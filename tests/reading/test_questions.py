@@ -198,3 +198,15 @@ def test_defects_can_be_skipped_before_answers_become_sets():
     with pytest.warns(UserWarning, match="1 of 2 sets were left out"):
         data = ChoiceData.from_long(long(choice=[1, 1, 2, 2, 1]), kind="ranking", on_error="skip")
     assert data.set_ids.tolist() == ["8:1"]
+
+
+def test_two_columns_mark_the_best_and_the_worst():
+    frame = long(choice=["x", None, None, "x", None]).assign(worst=[0, 0, 1, 0, 1])
+    with pytest.warns(ReadingNote, match="'x' for yes and blank for no"):
+        data = ChoiceData.from_long(frame, chosen=["choice", "worst"], kind="best-worst", features=["price"])
+    assert data.kinds.tolist() == ["best", "worst", "best"]
+    assert [data.object_ids[rows].tolist() for rows in data.chosen] == [["pen"], ["cup"], ["pen"]]
+    with pytest.raises(ChoiceDataError, match="marked as the best and as the worst"):
+        ChoiceData.from_long(frame.assign(worst=[1, 0, 0, 0, 1]), chosen=["choice", "worst"], kind="best-worst")
+    with pytest.raises(ChoiceDataError, match=r"pass chosen=\['BEST', 'WORST'\](.|\n)*0 objects are the worst"):
+        ChoiceData.from_long(frame.assign(choice=[1, 0, 0, 1, 0]), kind="best-worst", features=["price"])

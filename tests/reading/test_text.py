@@ -90,7 +90,9 @@ def test_ids_are_kept(tmp_path):
         ("a,b,a\n1,2,3\n", "'a' appears twice"),
         ('a,"b",a\n1,2,3\n', "'a' appears twice"),
         ("a,,c\n1,2,3\n", "column 2 has no name"),
-        (",a\n0,1\n", "column 1 has no name"),
+        (",a\n0,1\n", "column 1 has no name; name it, or delete it"),
+        ("Laptops of May\na,b\n1,2\n", "delete what stands above them"),
+        ("a,b\nx,1,549\n", "put a cell that holds a separator, such as 1,549, into quotation marks"),
         ("a,b\n1,2\n1,2,3\n", r"row 3: the row has 3 cells, but the header has 2"),
         ("a,b\n1,2\n\n1\n", r"row 4: the row has 1 cells, but the header has 2"),
         ('a,b\n"1",2\n1,2\n1,2,3\n', r"row 4: the row has 3 cells, but the header has 2"),
@@ -323,3 +325,10 @@ def test_thousands_are_read_only_where_they_are_clear(tmp_path):
     assert read_file(quoted, decimal=",").frame["a"].tolist() == [5.5, 3.0]
     with pytest.raises(ChoiceGPError, match=r"decimal must be '.' or ','"):
         read_file(quoted, decimal=";")
+
+
+@pytest.mark.parametrize("content", ["a,b,\n1,2,\n3,4,\n", 'a,"b",,\n1,2,,\n3,4,,\n,,,\n'])
+def test_empty_columns_without_a_name_are_left_out(tmp_path, content):
+    (tmp_path / "t.csv").write_text(content)
+    frame = read_file(tmp_path / "t.csv").frame
+    assert frame.to_dict("list") == {"a": [1, 3], "b": [2, 4]}

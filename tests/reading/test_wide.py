@@ -180,3 +180,30 @@ def test_a_row_of_totals_in_a_wide_table(wide, last):
     with pytest.warns(UserWarning, match="1 row outside any set"):
         data = ChoiceData.from_wide(total, set_id="task", on_error="skip", **WIDE)
     assert data == ChoiceData.from_wide(wide, set_id="task", **WIDE)
+
+
+def test_a_cell_may_list_what_was_kept():
+    frame = pd.DataFrame({"p_A": [1, 2, 3], "p_B": [4, 5, 6], "p_C": [7, 8, 9], "ticks": ["A; c", "B", None]})
+    options = {"alternatives": ["A", "B", "C"], "features": ["p"], "chosen": "ticks", "empty": "none"}
+    with pytest.warns(ReadingNote, match="column 'ticks' holds the names of the kept alternatives"):
+        data = ChoiceData.from_wide(frame, **options)
+    assert data.kinds is None
+    assert data.flat_chosen.reshape(3, 3).astype(int).tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 0]]
+    with pytest.warns(ReadingNote, match="holds the positions, from 1, of the kept alternatives"):
+        same = ChoiceData.from_wide(frame.assign(ticks=["1,3", "2", None]), **options)
+    assert same == data
+    with pytest.raises(ChoiceDataError, match="the chosen alternative is 'A; D'"):
+        ChoiceData.from_wide(frame.assign(ticks=["A; D", "B", "A"]), **options)
+
+
+def test_two_columns_name_the_best_and_the_worst():
+    frame = pd.DataFrame({"p_A": [1, 2], "p_B": [4, 5], "p_C": [7, 8], "best": ["A", "C"], "worst": ["C", "B"]})
+    options = {"alternatives": ["A", "B", "C"], "features": ["p"], "kind": "best-worst"}
+    with pytest.warns(ReadingNote, match="names of one alternative per set$"):
+        data = ChoiceData.from_wide(frame, chosen=["best", "worst"], **options)
+    assert data.kinds.tolist() == ["best", "worst"] * 2
+    assert [data.object_ids[rows].tolist() for rows in data.chosen] == [["A"], ["C"], ["C"], ["B"]]
+    with pytest.raises(ChoiceGPError, match=r"such as 'best_A', or two columns such as this one, chosen="):
+        ChoiceData.from_wide(frame, chosen="best", **options)
+    with pytest.raises(ChoiceGPError, match="chosen must be the name of a column, not a list; two columns"):
+        ChoiceData.from_wide(frame, chosen=["best", "worst"], alternatives=["A", "B", "C"], features=["p"])

@@ -9,7 +9,7 @@ from choicegp.compute.progress import Clock
 from choicegp.errors import ChoiceGPError
 from choicegp.prediction.choices import ChoicePredictor
 from choicegp.selection import cavity
-from choicegp.selection.cavity import Refitter, Settled, _Differences, _remedy, cavities, cavity_loo, own_marginals
+from choicegp.selection.cavity import CavityFits, Settled, _Differences, _remedy, cavities, cavity_loo, own_marginals
 from choicegp.selection.loo import standard_error
 
 from .conftest import fit_fixed, make_case, posed
@@ -84,7 +84,7 @@ def test_the_result_is_whole(cases, results, name):
 def test_a_shared_part_is_left_out_with_its_correlations(cases, results):
     """Cavities of utilities taken for independent are others than those of all differences together."""
     case = cases["shared"]
-    fits = Refitter(case.posterior, case.problem)
+    fits = CavityFits(case.posterior, case.problem)
     covariance = fits.full.covariance.full()
     assert covariance.ndim == 4
     between = covariance[0, 1] / np.sqrt(np.outer(*(np.diag(covariance[i, i]) for i in (0, 1))))
@@ -151,7 +151,7 @@ def test_marginals_of_equal_objects_are_degenerate_not_nan():
 
 def test_the_posterior_that_is_left_out_from_is_settled(cases):
     case = cases["threes"]
-    fits = Refitter(case.posterior, case.problem)
+    fits = CavityFits(case.posterior, case.problem)
     assert float(fits.full.change) <= cavity._SETTLED
     n = case.problem.n_objects
     sd = np.sqrt(np.diagonal(fits.full.covariance, axis1=1, axis2=2))[:, :n]

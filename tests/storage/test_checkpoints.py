@@ -50,7 +50,7 @@ def test_records_come_back():
 def test_every_kind_of_state_has_a_name_of_its_own():
     assert len(RECORDS) == len(set(RECORDS.values()))
     assert "inference.annealing.Course" in RECORDS
-    assert "inference.sparse.plan.Course" in RECORDS
+    assert "inference.sparse.plan.SparseCourse" in RECORDS
 
 
 def test_parts_have_names_of_their_own(tmp_path):

@@ -120,7 +120,7 @@ def fit(
     ] = "pooled",
     intervals: Annotated[
         str,
-        Option("--intervals", metavar="auto|none", help="auto: intervals that hold; none: quicker, and too narrow."),
+        Option("--intervals", metavar="auto|none", help="auto: sampled intervals; none: quicker, but too narrow."),
     ] = "auto",
     max_seconds: Annotated[
         float | None, Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)
@@ -132,11 +132,15 @@ def fit(
     The choices are in a table, or in a folder of tables. One line of the output says what made the intervals; with
     --intervals none, or with another inference than auto and mcmc, they are too narrow.
     """
+    from choicegp.apps.models import class_of, made
     from choicegp.errors import ChoiceGPError
     from choicegp.files import check_place
 
     if not output:
         raise ChoiceGPError("the model needs a file: pass -o FILE")
+    class_of(name)  # what is wrong is said before a large table is read
+    if name != "choice" and checkpoint is not None:
+        raise ChoiceGPError(f"--checkpoint is not an option of --model {name}: leave it out")
     check_place(output)
     given = model.given()
     own = {
@@ -145,11 +149,6 @@ def fit(
         "respondents": ("--people", people, "pooled"),
     }  # fmt: skip
     given |= {argument: (option, value) for argument, (option, value, usual) in own.items() if value != usual}
-    from choicegp.apps.models import class_of, made
-
-    class_of(name)  # a wrong name is said before a large table is read
-    if name != "choice" and checkpoint is not None:
-        raise ChoiceGPError(f"--checkpoint is not an option of --model {name}: leave it out")
     data = table.open_folder() if table.is_folder else table.read()
     from choicegp.reporting.summaries import drivers_in_words, fit_in_words
 
@@ -183,8 +182,8 @@ def select(
     """Find the number of utilities.
 
     Models with one utility, two, and so on are compared by leave-one-out cross-validation: each set is predicted from
-    the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both. Of
-    a model file of any kind, instead of a table, the choices that the model was fitted to are taken.
+    the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both.
+    Instead of a table, pass a model file to compare models of the choices that it was fitted to.
     """
     from pathlib import Path
 
@@ -223,10 +222,11 @@ def predict(
 ) -> None:
     """Predict what would be chosen from new sets.
 
-    The sets are in a table, or in a folder of tables. Choices in them are ignored. The probability that an object is
-    chosen includes the errors that people make when they answer.
+    The sets are in a table, or in a folder of tables. Choices in them are ignored. The question is --kind or, where the
+    model learned from answers to one other question than keep, that one. The probability that an object is chosen
+    includes the errors that people make when they answer.
     """
-    from choicegp.apps.models import load
+    from choicegp.apps.models import asked_as_learned, learned_question, load
     from choicegp.errors import ChoiceGPError
     from choicegp.files import check_place
     from choicegp.reading.text import write_table
@@ -241,12 +241,13 @@ def predict(
     if table.is_folder and not hasattr(fitted, "predict_file"):
         raise ChoiceGPError(f"a {type(fitted).__name__} predicts tables, not folders: predict one file after the other")
     if output is not None and table.is_folder:
-        folder = table.open_folder(**known)
+        question = learned_question(fitted) if table.kind is None else None
+        folder = table.open_folder(**known, **({} if question is None else {"kind": question}))
         fitted.predict_file(folder, output)
         terminal.say(f"Predictions for {len(folder)} sets are in {output}.")
         return
     data = table.read(**known)
-    frame = fitted.predict_frame(data)
+    frame = fitted.predict_frame(data if table.kind is not None else asked_as_learned(fitted, data))
     if output is None:
         terminal.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
     else:
@@ -343,7 +344,7 @@ def reproduce(
     if show_list:
         body.list_experiments()
         return
-    body.reproduce(body.Request(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
+    body.reproduce(body.RunRequest(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
 
 
 @app.command()

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import os
 
-from choicegp.apps.reproduce import Request, reproduce
+from choicegp.apps.reproduce import RunRequest, reproduce
 from choicegp.errors import ChoiceGPError
 from choicegp.experiments.experiment import ExperimentOptions
 
@@ -17,7 +17,7 @@ def check_honesty(options: ExperimentOptions, out: str, data: str | None, jobs: 
     if importlib.util.find_spec("sklearn") is None:
         raise ChoiceGPError("the logistic model needs scikit-learn: pip install scikit-learn")
     tables = data is not None or bool(os.environ.get("CHOICEGP_DATA"))
-    reproduce(Request("honesty", options._replace(tables=tables, code=_present_code()), out, data, jobs))
+    reproduce(RunRequest("honesty", options._replace(tables=tables, code=_present_code()), out, data, jobs))
 
 
 def _present_code() -> str:

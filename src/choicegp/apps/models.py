@@ -1,13 +1,15 @@
 """Models by the names that the command line has for them: which class learns what, and whose file a file is."""
 
 import importlib
+import warnings
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from choicegp.apps.options import ModelOptions, TableOptions
-from choicegp.errors import ChoiceGPError
+from choicegp.checks import check_one_of
+from choicegp.errors import ChoiceGPError, ReadingNote
 
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
@@ -31,9 +33,7 @@ def class_of(name: str) -> Any:
     >>> class_of("best").__name__
     'BatchPreferenceGP'
     """
-    if name not in _CLASSES:
-        raise ChoiceGPError(f"there is no model {name!r}: --model takes one of {', '.join(MODELS)}")
-    module, of_model = _CLASSES[name]
+    module, of_model = _CLASSES[check_one_of("--model", name, MODELS)]
     return getattr(importlib.import_module(f"choicegp.estimators.{module}"), of_model)
 
 
@@ -61,6 +61,46 @@ def load(path: str) -> Any:
         if class_of(name)._format == kind:
             return class_of(name).load(path)
     return class_of("choice").load(path)
+
+
+def learned_question(fitted: Any) -> str | None:
+    """Return what a model's own data asked, "yes-no", "best" or "worst"; None where it was (also) "keep".
+
+    Yes or no is asked of single objects.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from choicegp import ChoiceData, ChoiceGP
+    >>> answers = ChoiceData.from_yes_no([[1.0], [2.0]], [0, 1], ["yes", "no"])
+    >>> learned_question(ChoiceGP()._keep(SimpleNamespace(data=answers)))
+    'yes-no'
+    """
+    if not isinstance(fitted, class_of("choice")):
+        return None
+    data = fitted.data_
+    if data.kinds is None or np.any(data.kinds == "keep"):
+        return "yes-no" if data.kinds is None and np.all(np.diff(data.offsets) == 1) else None
+    return "best" if np.any(data.kinds == "best") else "worst"
+
+
+def asked_as_learned(fitted: Any, data: "ChoiceData") -> "ChoiceData":
+    """Ask of sets that do not say what is asked what the model's own data asked, and say so."""
+    from choicegp.data.joining import one_by_one
+
+    question = learned_question(fitted)
+    if question is None or data.kinds is not None or (question == "yes-no" and np.all(np.diff(data.offsets) == 1)):
+        return data
+    warnings.warn(_AS_LEARNED[question], ReadingNote, stacklevel=2)
+    return one_by_one(data) if question == "yes-no" else replace(data, kinds=np.full(len(data), question, dtype=object))
+
+
+_KEEP = "for what is kept of each set, pass kind='keep'"
+_AS_LEARNED = {
+    "yes-no": f"the model learned from answers of yes or no to single objects, so each is predicted by itself; {_KEEP}",
+    "best": f"the model learned which object of a set is the best, so that is what is predicted; {_KEEP}",
+    "worst": f"the model learned which object of a set is the worst, so that is what is predicted; {_KEEP}",
+}
 
 
 def choices_and_options(table: TableOptions, model: ModelOptions) -> "tuple[ChoiceData, dict[str, Any]]":

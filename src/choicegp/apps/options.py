@@ -65,10 +65,6 @@ class MissingRule(StrEnum):
     LEVEL = "level"
 
 
-def _flag(option: str, help: str) -> Any:
-    return Option(option, help=help)
-
-
 def _column(option: str, which: str, default: str | bool = False) -> Any:
     return Option(option, metavar="COLUMN", help=f"Column {which}.", show_default=default)
 
@@ -87,16 +83,18 @@ _SET_ID = Option(
     help="Column that names the set of each row; several columns, such as respondent,task, name it together.",
 )  # fmt: skip
 _OBJECT_ID = _column("--object-id", "that names the object of each row", "alt_id; wide: none")
-_NO_OBJECT_ID = _flag("--no-object-id", "The objects have no ids; those with equal features are the same.")
-_CHOSEN = _column("--chosen", "that says whether the object was chosen (0/1, yes/no, x/blank ...)", "choice")
+_NO_OBJECT_ID = Option("--no-object-id", help="The objects have no ids; those with equal features are the same.")
+_CHOSEN = _column(
+    "--chosen", "that says whether the object was chosen (0/1, yes/no, x/blank ...); of best and worst, two", "choice"
+)
 _FEATURES = _names("--features", "Columns of features; by default all that have no other role.")
 _AVAILABLE = _column("--available", "that says whether the object was shown (0/1, yes/no, x/blank ...)")
-_WIDE = _flag("--wide", "The table has one row per set, with columns such as price_A and price_B.")
+_WIDE = Option("--wide", help="The table has one row per set, with columns such as price_A and price_B.")
 _ALTERNATIVES = _names("--alternatives", "Alternatives of a wide table: the endings of its column names.")
 _SEP = Option(
     "--sep", metavar="TEXT", help="Text between feature and alternative in a wide table's columns.", show_default="_"
 )
-_ON_ERROR = _flag("--on-error", "Stop if the table has defects, or skip the sets that have them.")
+_ON_ERROR = Option("--on-error", help="Stop if the table has defects, or skip the sets that have them.")
 _EMPTY = Option(
     "--empty", show_default="error",
     help="Sets from which nothing was chosen: an error, the answer none of these, or skipped.",
@@ -129,7 +127,7 @@ class ReadingOptions:
     object_id: Annotated[str | None, _OBJECT_ID] = None
     no_object_id: Annotated[bool, _NO_OBJECT_ID] = False
     chosen: Annotated[str | None, _CHOSEN] = None
-    no_choices: Annotated[bool, _flag("--no-choices", "The table has no choices.")] = False
+    no_choices: Annotated[bool, Option("--no-choices", help="The table has no choices.")] = False
     features: Annotated[str | None, _FEATURES] = None
     respondent: Annotated[str | None, _column("--respondent", "that names the person who answered the set")] = None
     covariate: Annotated[str | None, _COVARIATE] = None
@@ -192,12 +190,14 @@ class TableOptions(ReadingOptions):
         """Return the arguments of ``from_wide`` or ``from_long``, after checking that they go together."""
         self._check()
         given = {name: value for name, value in vars(self).items() if value is not None}
-        for name in {"features", "alternatives", "number", "covariate", "set_id"} & given.keys():
+        lists = {"features", "alternatives", "number", "covariate", "set_id"}
+        for name in (lists | ({"chosen"} if self.kind == "best-worst" else set())) & given.keys():
             given[name] = split_names(given[name], f"--{name.replace('_', '-')}")
         for name in {"number", "covariate"} & given.keys():
             given[f"{name}s"] = given.pop(name)
-        if len(given.get("set_id", ())) == 1:
-            given["set_id"] = given["set_id"][0]
+        for name in {"set_id", "chosen"} & given.keys():
+            if isinstance(given[name], list) and len(given[name]) == 1:
+                given[name] = given[name][0]
         for name in {"empty", "missing"} & given.keys():
             given[name] = given[name].value
         for flag, name in (("no_object_id", "object_id"), ("no_choices", "chosen")):
@@ -250,7 +250,7 @@ _OBJECT_EFFECTS = Option(
 _LAPSE = Option("--lapse", metavar="RATE", help="Share of random answers; or the word learn.")
 _THRESHOLD = Option(
     "--threshold/--no-threshold", show_default=False,
-    help="Let objects also have to pass a threshold to be kept. By default where nothing is kept of some set.",
+    help="Whether an object must also pass a threshold to be kept. By default only if some set was left empty.",
 )  # fmt: skip
 _RULE = Option("--rule", metavar="NAME", help="What is kept: pareto (what nothing beats) or best-in-one.")
 _RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")

@@ -21,7 +21,7 @@ FOLDER = "experiments-out"
 ALL_CORES = -1
 
 
-class Request(NamedTuple):
+class RunRequest(NamedTuple):
     """What was asked for: an experiment, a folder for its results, and where its runs are made."""
 
     name: str
@@ -56,7 +56,7 @@ def list_experiments() -> None:
         terminal.say(f"{name:{width}}  {registry.title(name)}")
 
 
-def reproduce(request: Request) -> None:
+def reproduce(request: RunRequest) -> None:
     """Make the runs of an experiment that are not done yet, and write its table, figures and page.
 
     A run that fails is recorded, and the others continue; at the end that is an error.
@@ -81,7 +81,7 @@ def reproduce(request: Request) -> None:
     _end(stopped, records, len(asked), log.path)
 
 
-def _check(request: Request) -> None:
+def _check(request: RunRequest) -> None:
     """Refuse what cannot be done, before anything is made."""
     if not request.name:
         raise ChoiceGPError(f"the command needs the name of an experiment: {', '.join(registry.EXPERIMENTS)}")
@@ -92,7 +92,7 @@ def _check(request: Request) -> None:
         raise ChoiceGPError(f"--jobs is a number from 1, or {ALL_CORES} for all cores; got {request.jobs}")
 
 
-def _make_runs(request: Request, asked: "list[RunSettings]", log: "RunLog") -> None:
+def _make_runs(request: RunRequest, asked: "list[RunSettings]", log: "RunLog") -> None:
     from choicegp.experiments.parallel_runs import outstanding, recorded_runs
 
     todo = outstanding(asked, log)
@@ -104,7 +104,7 @@ def _make_runs(request: Request, asked: "list[RunSettings]", log: "RunLog") -> N
             tell(record)
 
 
-def _write(request: Request, experiment: ModuleType, n_asked: int, records: "list[RunRecord]") -> None:
+def _write(request: RunRequest, experiment: ModuleType, n_asked: int, records: "list[RunRecord]") -> None:
     from choicegp.apps.experiment_pages import write_pages
 
     page, *others = write_pages(request.folder, request.name, experiment, n_asked, records, request.command)

@@ -19,7 +19,8 @@ from choicegp.errors import ChoiceGPError, ReadingNote
 
 DEBUG = "CHOICEGP_DEBUG"
 _NAMES = (
-    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|features|numbers"
+    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|features|numbers|"
+    "covariates"
 )
 _TEXT = r"'(?:[^'\\]|\\.)*'"
 _ARGUMENT = re.compile(rf"(?<![\w(])(?P<name>{_NAMES})=(?P<value>{_TEXT}|\d+|\[{_TEXT}(?:, {_TEXT})*\])")
@@ -192,7 +193,7 @@ def in_shell(message: str) -> str:
     >>> in_shell("pass empty='none', or set_id=['respondent', 'task']")
     'pass --empty none, or --set-id respondent,task'
     """
-    return _ARGUMENT.sub(_as_option, message)
+    return _ARGUMENT.sub(_as_option, message.replace("chosen=None", "--no-choices"))
 
 
 def _as_option(found: re.Match[str]) -> str:

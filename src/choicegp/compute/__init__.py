@@ -1,1 +1,1 @@
-"""How programs run: compiled programs, devices, threads, progress."""
+"""How programs run: compiled programs, devices with their memory and threads, progress."""

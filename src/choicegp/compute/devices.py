@@ -1,43 +1,42 @@
-"""Several devices, on this machine or on several: the sets or the people of a step are divided among them.
+"""What computations run on: a device, its memory, and threads; or several devices, on this machine or on several.
 
-Everything else (inducing points, hyperparameters) is on all of them, and JAX adds up what each finds in its part.
-With `jax.distributed` the devices may belong to several machines: every machine runs the same program on the same
-data, and its devices take their part of every step.
+A fit asks how much memory it may take before it starts, because a process that takes too much is killed unheard.  Only
+Linux says what a process may have; elsewhere nothing is refused.
+
+On several devices the sets or the people of a step are divided among them; everything else (inducing points,
+hyperparameters) is on all of them, and JAX adds up what each finds in its part.  With `jax.distributed` the devices may
+belong to several machines: every machine runs the same program on the same data, and its devices take their part of
+every step.
 """
 
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from choicegp.compute.memory import check_room_to_start
 from choicegp.errors import ChoiceGPError
 
-
-class Spread:
-    """Lays arrays over devices along their axis of sets or people."""
-
-    def __init__(self, devices: list[Any]) -> None:
-        self._mesh = Mesh(np.array(devices), ("sets",))
-        self._everywhere = jax.jit(lambda arrays: arrays, out_shardings=NamedSharding(self._mesh, PartitionSpec()))
-
-    def __len__(self) -> int:
-        """Return the number of devices."""
-        return self._mesh.size
-
-    def over(self, array: np.ndarray, axis: int) -> jax.Array:
-        """Divide an array evenly along an axis; every machine holds the same array and keeps its part."""
-        place = NamedSharding(self._mesh, PartitionSpec(*[None] * axis, "sets"))
-        return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
-
-    def whole(self, tree: Any) -> Any:
-        """Bring arrays that programs have left somewhere to all devices."""
-        return self._everywhere(tree)
+SMALL = 1000
+"""Matrices up to this order leave a core to every piece of work that runs in parallel."""
+_ALONE = 2500  # the order up to which one thread factorises: a second one saves an eighth of the time of a fit at most,
+# and on a busy machine waiting for it takes several times as long (measured at orders 184 and 1024 on two cores)
+_ROOM_TO_START = 2**30  # address space that JAX takes at its first program, whose threads each reserve a part of it
+_PROC = Path("/proc")
+_GROUPS = Path("/sys/fs/cgroup")
+_LIMIT_AND_USE = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+_GIVES_WAY = ("inactive_file", "active_file", "slab_reclaimable")
+_LIMITED = (("RLIMIT_AS", "VmSize"), ("RLIMIT_DATA", "VmData"))
+_SETTINGS_OF_THREADS = (
+    "enable_x64", "default_device", "default_matmul_precision", "numpy_dtype_promotion", "numpy_rank_promotion",
+    "debug_nans", "debug_infs",
+)  # fmt: skip
 
 
 @functools.cache
@@ -72,3 +71,171 @@ def computing(device: str = "auto") -> Iterator[None]:
                 raise ChoiceGPError(f"no {device} device was found: use device='auto' or device='cpu'") from None
             stack.enter_context(jax.default_device(chosen))
         yield
+
+
+def with_settings_of_this_thread(work: Callable) -> Callable:
+    """Carry float64, the device and the like over to another thread: JAX keeps these settings per thread."""
+    settings = {name: getattr(jax.config, f"jax_{name}") for name in _SETTINGS_OF_THREADS}
+
+    def wrapped(*args: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            for name, value in settings.items():
+                stack.enter_context(getattr(jax, name)(value))
+            stack.enter_context(jax.transfer_guard("allow"))
+            return work(*args)
+
+    return wrapped
+
+
+def in_threads(work: Callable[[Any], Any], over: Sequence[Any], n_jobs: int) -> list[Any]:
+    """Return the results of ``work`` for each item, in order, from that many threads.
+
+    Examples
+    --------
+    >>> in_threads(abs, [-1, 2], 2)
+    [1, 2]
+    """
+    if n_jobs == 1 or len(over) == 1:
+        return [work(one) for one in over]
+    with ThreadPoolExecutor(n_jobs) as pool:
+        return list(pool.map(with_settings_of_this_thread(work), over))
+
+
+@contextlib.contextmanager
+def linear_algebra_for(order: int) -> Iterator[None]:
+    """Choose the number of threads of the BLAS library for matrices of that order."""
+    if order > _ALONE:
+        yield
+        return
+    import scipy.linalg  # noqa: F401  JAX calls its LAPACK, which only a loaded library can be told about
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
+def n_threads(n_jobs: int | None, order: int) -> int:
+    """Return how many pieces of work run in parallel on matrices of that order.
+
+    -1 asks for all cores that this process may use; so does None where the matrices are small, and each piece has
+    one core. The pieces of larger problems share the cores, and the memory, better one by one.
+    """
+    if n_jobs is None and order > SMALL:
+        return 1
+    if n_jobs is not None and n_jobs != -1:
+        return n_jobs
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def free_memory() -> int | None:
+    """Return how many bytes this process can still take; None where the system does not say.
+
+    Examples
+    --------
+    >>> free = free_memory()
+    >>> free is None or free > 0
+    True
+    """
+    return min((*_of_the_machine(), *_of_groups(), *_of_limits().values()), default=None)
+
+
+def check_memory(needed: float, what: str, advice: str) -> None:
+    """Refuse work that needs more bytes than are free."""
+    free = free_memory()
+    if free is not None and needed > free:
+        raise ChoiceGPError(f"{what} needs at least {_size(needed)} of memory, and {_size(free)} are free: {advice}")
+
+
+@functools.cache  # what is refused is asked again; once started, JAX has what it reserves
+def check_room_to_start() -> None:
+    """Refuse to start JAX where the limit of address space would end the process in the middle of it."""
+    room = _of_limits().get("RLIMIT_AS")
+    if room is not None and room < _ROOM_TO_START:
+        raise ChoiceGPError(
+            f"the limit of address space leaves {_size(room)}, and JAX reserves {_size(_ROOM_TO_START)} when it starts"
+            ": raise the limit (ulimit -v), or limit the memory of a container instead"
+        )
+
+
+def _of_the_machine() -> Iterator[int]:
+    """Yield what the machine has left; one that can swap is slow then, and kills nothing."""
+    swap = sum(_kilobytes(_PROC / "meminfo", "SwapFree"))
+    yield from (memory + swap for memory in _kilobytes(_PROC / "meminfo", "MemAvailable"))
+
+
+def _of_groups() -> Iterator[int]:
+    """Yield what each control group of this process, in both versions of their file system, leaves to it."""
+    for folder in _groups():
+        for limit, used in _LIMIT_AND_USE:
+            try:
+                # "max" stands for no limit, as does a number beyond any memory.
+                left = int((folder / limit).read_text()) - int((folder / used).read_text())
+                stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            except (OSError, ValueError):
+                continue
+            # Files that were read, and what the system keeps of their names, count as used, and give way when memory is
+            # needed.  In version 1 "total_" means: together with the groups below, as the use does.
+            given_back = (int(stat.get(f"total_{name}", stat.get(name, 0))) for name in _GIVES_WAY)
+            yield max(left + sum(given_back), 0)
+
+
+def _groups() -> Iterator[Path]:
+    """Yield the folders of the groups: a container sees its own as the root, other processes find theirs below."""
+    yield from (_GROUPS, _GROUPS / "memory")
+    try:
+        lines = (_PROC / "self" / "cgroup").read_text().splitlines()
+    except (OSError, ValueError):
+        return
+    for _, controllers, place in (line.split(":", 2) for line in lines):
+        if controllers in ("", "memory"):
+            yield _GROUPS / controllers / place.strip("/")
+
+
+def _of_limits() -> dict[str, int]:
+    """Return what each limit of this process leaves."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return {}
+    left = {}
+    for name, used in _LIMITED:
+        limit, _ = resource.getrlimit(getattr(resource, name))
+        if limit != resource.RLIM_INFINITY:
+            for taken in _kilobytes(_PROC / "self" / "status", used):
+                left[name] = max(limit - taken, 0)
+    return left
+
+
+def _kilobytes(file: Path, name: str) -> Iterator[int]:
+    """Yield the bytes that a line such as ``MemAvailable: 1024 kB`` states."""
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return
+    yield from (1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _size(n_bytes: float) -> str:
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**30 else f"{n_bytes / 2**20:.0f} MiB"
+
+
+class Spread:
+    """Lays arrays over devices along their axis of sets or people."""
+
+    def __init__(self, devices: list[Any]) -> None:
+        self._mesh = Mesh(np.array(devices), ("sets",))
+        self._everywhere = jax.jit(lambda arrays: arrays, out_shardings=NamedSharding(self._mesh, PartitionSpec()))
+
+    def __len__(self) -> int:
+        """Return the number of devices."""
+        return self._mesh.size
+
+    def over(self, array: np.ndarray, axis: int) -> jax.Array:
+        """Divide an array evenly along an axis; every machine holds the same array and keeps its part."""
+        place = NamedSharding(self._mesh, PartitionSpec(*[None] * axis, "sets"))
+        return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
+
+    def whole(self, tree: Any) -> Any:
+        """Bring arrays that programs have left somewhere to all devices."""
+        return self._everywhere(tree)

@@ -18,11 +18,11 @@ from choicegp.data.other_readers import OtherReaders
 from choicegp.data.packing import split_sets
 from choicegp.data.split import set_positions, split_positions
 from choicegp.errors import ChoiceGPError, Defect
-from choicegp.reading.columns import Roles, long_columns, question_of
+from choicegp.reading.cells import NumberForm
+from choicegp.reading.columns import Roles, answer_columns, long_columns, question_of
 from choicegp.reading.defects import Draft, Empty, Missing, OnError, Rules, select_sets, settle
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
 from choicegp.reading.long import read_long
-from choicegp.reading.numbers import NumberForm
 from choicegp.reading.sequences import read_sets
 from choicegp.reading.text import write_table
 
@@ -150,7 +150,7 @@ class ChoiceData(OtherReaders):
         *,
         set_id: str | Sequence[str] = "choice_id",
         object_id: str | None = "alt_id",
-        chosen: str | None = "choice",
+        chosen: str | Sequence[str] | None = "choice",
         features: Sequence[str] | None = None,
         respondent: str | None = None,
         weight: str | None = None,
@@ -180,9 +180,9 @@ class ChoiceData(OtherReaders):
             The feature columns; by default all columns that have no other role.
         kind : str, optional
             What was asked: "keep", "best", "worst", "yes-no" (``chosen`` holds flags), "best-worst" (it holds the words
-            best and worst), "ranking" (ranks) or "rating" (ratings of the objects that share a set id). Any other text
-            names the column that says for each set whether it is "keep", "best" or "worst"; a column ``kind`` of
-            nothing else does so by default.
+            best and worst, or names two columns, of flags for each), "ranking" (ranks) or "rating" (ratings of the
+            objects that share a set id). Any other text names the column that says for each set whether it is "keep",
+            "best" or "worst"; a column ``kind`` of nothing else does so by default.
         numbers : sequence of str
             Columns that hold numbers with a currency, a unit or separators, such as EUR 1,549.00.
         decimal : {".", ","}, optional
@@ -206,7 +206,8 @@ class ChoiceData(OtherReaders):
         """
         question, column = question_of(kind)
         rules = Rules(on_error, empty, missing, question, at_most)
-        roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
+        best, worst = answer_columns(chosen, question)
+        roles = Roles(set_id, object_id, best, available, respondent, weight, column, worst)
         columns = long_columns(
             frame, roles, features, NumberForm(numbers, decimal), own_kinds=kind is None, covariates=covariates
         )

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed
-from choicegp.data.scaling import FeatureScaling
+from choicegp.data.packing import FeatureScaling
 from choicegp.errors import ChoiceGPError
 from choicegp.reading.encoding import FeatureEncoding
 

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.data.choices import ChoiceData
-from choicegp.data.scaling import FeatureScaling
+from choicegp.data.packing import FeatureScaling
 from choicegp.errors import ChoiceDataError, ChoiceGPError
-from choicegp.reading.columns import LongColumns, Roles, has_own_kinds, long_columns, question_of
+from choicegp.reading.cells import NumberForm
+from choicegp.reading.columns import LongColumns, Roles, answer_columns, has_own_kinds, long_columns, question_of
 from choicegp.reading.defects import Empty, Missing, Rules, factorized, offsets_of, settled
 from choicegp.reading.encoding import MISSING, FeatureColumn, FeatureEncoding
 from choicegp.reading.long import read_long
-from choicegp.reading.numbers import NumberForm
 from choicegp.reading.text import open_parquet
 
 N_SAMPLED = 2000
@@ -93,7 +93,7 @@ class ChoiceFolder:
         *,
         set_id: str | Sequence[str] = "choice_id",
         object_id: str | None = "alt_id",
-        chosen: str | None = "choice",
+        chosen: str | Sequence[str] | None = "choice",
         features: Sequence[str] | None = None,
         respondent: str | None = None,
         weight: str | None = None,
@@ -107,7 +107,8 @@ class ChoiceFolder:
         decimal: str | None = None,
     ) -> None:
         question, column = question_of(kind)
-        roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
+        best, worst = answer_columns(chosen, question)
+        roles = Roles(set_id, object_id, best, available, respondent, weight, column, worst)
         rules = Rules("raise", empty, missing, question, at_most).checked()
         form = NumberForm(numbers, decimal)
         files = _parquet_files(path)

@@ -1,6 +1,7 @@
-"""Joining data sets into one."""
+"""Joining data sets into one, and taking their sets apart."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pandas as pd
 from choicegp.checks import id_array, kind_of
 from choicegp.data.covariates import joined_covariates
 from choicegp.errors import ChoiceGPError
-from choicegp.reading.defects import offsets_of
+from choicegp.reading.defects import Draft, offsets_of
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.long import group_equal_rows
+from choicegp.reading.questions import singles
 
 if TYPE_CHECKING:
     from choicegp.data.choices import ChoiceData
@@ -80,3 +82,16 @@ def _set_ids(parts: "Sequence[ChoiceData]") -> Any:
     if len(set(ids)) < len(ids):
         ids = [f"{i}/{each}" for i, part in enumerate(parts, 1) for each in part.set_ids.tolist()]
     return id_array(ids, len(ids), "set_ids", "sets")
+
+
+def one_by_one(data: "ChoiceData") -> "ChoiceData":
+    """Ask of every object that a set shows by itself.
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> one_by_one(ChoiceData.from_sets([[1.0], [2.0]], [[0, 1], [1]])).set_ids.tolist()
+    ['0:1', '0:2', '1:1']
+    """
+    draft = Draft(**{name: getattr(data, name) for name in Draft._fields if name not in ("rows", "marks")})
+    return replace(data, **singles(draft).parts)

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 
 from choicegp.data.joining import joined
 from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
-from choicegp.reading.columns import Roles, question_of
+from choicegp.errors import ChoiceGPError
+from choicegp.reading.cells import NumberForm
+from choicegp.reading.columns import Roles, answer_columns, question_of
 from choicegp.reading.defects import Empty, Missing, OnError, Rules, settle
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.long import read_long
-from choicegp.reading.numbers import NumberForm
 from choicegp.reading.sequences import (
     SetOptions,
     read_best_worst,
@@ -44,7 +45,7 @@ class OtherReaders:
         features: Sequence[str],
         set_id: str | Sequence[str] | None = None,
         object_id: str | None = None,
-        chosen: str | None = "choice",
+        chosen: str | Sequence[str] | None = "choice",
         available: str | None = None,
         respondent: str | None = None,
         weight: str | None = None,
@@ -89,8 +90,16 @@ class OtherReaders:
         ChoiceData(1 set, 2 objects, 1 feature, choices)
         """
         question, column = question_of(kind)
-        roles = Roles(set_id, object_id, chosen, available, respondent, weight, column)
+        best, worst = answer_columns(chosen, question)
+        roles = Roles(set_id, object_id, best, available, respondent, weight, column, worst)
         columns = wide_columns(frame, roles, alternatives, features, sep, NumberForm(numbers, decimal))
+        if columns.one_chosen and question in ("best-worst", "ranking", "rating") and worst is None:
+            two = ", or two columns such as this one, chosen=['BEST', 'WORST']" if question == "best-worst" else ""
+            group = f"{best}{sep}{next(iter(alternatives))}"
+            raise ChoiceGPError(
+                f"column {best!r} names one alternative per set, which is no answer to kind={question!r}: name a group "
+                f"of columns, one for each alternative, such as {group!r}{two}"
+            )
         if kind is None and columns.one_chosen:
             question = "best"
         rules = Rules(on_error, empty, missing, question, at_most)

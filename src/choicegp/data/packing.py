@@ -1,13 +1,14 @@
-"""Sets as arrays: sets of different sizes are held end to end, and computed with in arrays of one size.
+"""Choice data as arrays to compute with: sets of different sizes in arrays of one size, and features on one scale.
 
-Set ``k`` has the places ``offsets[k]`` to ``offsets[k + 1] - 1`` of an array that holds the sets end to end. The
-functions here return such places, with one row per set; the caller looks up there what it needs.
+Sets are held end to end: set ``k`` has the places ``offsets[k]`` to ``offsets[k + 1] - 1`` of an array.  The functions
+here return such places, with one row per set; the caller looks up there what it needs.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,9 @@ from choicegp.reading.defects import offsets_of
 
 _SHAPES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 _MOST_SHAPES = 3  # a program is compiled for each
-_GROWING: ContextVar[bool] = ContextVar("growing", default=False)
-_LEAST_WHILE_GROWING = 32
+_IS_GENEROUS: ContextVar[bool] = ContextVar("is_generous", default=False)
+_LEAST_GENEROUS = 32
+_FLAT = 1e-12  # a standard deviation that is a smaller part of the mean than this is rounding
 
 
 def split_sets(flat: NDArray, offsets: NDArray[np.int64], marks: NDArray[np.bool_] | None = None) -> list[NDArray]:
@@ -58,27 +60,27 @@ def sets_by_size(
 
 def padded_size(n: int, fineness: int) -> int:
     """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
-    if _GROWING.get():
-        n, fineness = max(n, _LEAST_WHILE_GROWING), min(fineness, 1)
+    if _IS_GENEROUS.get():
+        n, fineness = max(n, _LEAST_GENEROUS), min(fineness, 1)
     step = 1 << max(0, n.bit_length() - 1 - fineness)
     return -(-n // step) * step
 
 
 @contextmanager
-def growing() -> Iterator[None]:
+def padded_generously() -> Iterator[None]:
     """Pad generously inside, for data that grow set by set: few of their fits then need other programs than the last.
 
     Examples
     --------
-    >>> with growing():
+    >>> with padded_generously():
     ...     sorted({padded_size(n, 4) for n in range(1, 130)})
     [32, 48, 64, 96, 128, 192]
     """
-    before = _GROWING.set(True)
+    before = _IS_GENEROUS.set(True)
     try:
         yield
     finally:
-        _GROWING.reset(before)
+        _IS_GENEROUS.reset(before)
 
 
 def sets_by_shape(sizes: NDArray[np.integer], sets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -137,3 +139,39 @@ def padded_places(
         order = np.argsort(np.where(present, ~first[places], 2), axis=1, kind="stable")
         places = np.take_along_axis(places, order, 1)
     return np.where(present, places, places[:, :1]), present
+
+
+class FeatureScaling(NamedTuple):
+    """Number of objects, and the mean and standard deviation (k,) of each feature.
+
+    Examples
+    --------
+    >>> one, other = FeatureScaling.of(np.array([[1.0], [2.0]])), FeatureScaling.of(np.array([[6.0]]))
+    >>> one.joined(other).mean
+    array([3.])
+    """
+
+    n: int
+    mean: NDArray[np.float64]
+    sd: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64]) -> "FeatureScaling":
+        """Return the moments of a table, one row per object."""
+        # In units of a power of two near the largest value, which changes no digit: squares cannot overflow.
+        _, exponent = np.frexp(np.abs(X).max(axis=0))
+        scaled = np.ldexp(X, -exponent)
+        return cls(len(X), np.ldexp(scaled.mean(axis=0), exponent), np.ldexp(scaled.std(axis=0), exponent))
+
+    def joined(self, other: "FeatureScaling") -> "FeatureScaling":
+        """Return the moments of both tables together; nothing cancels, and nothing overflows."""
+        n = self.n + other.n
+        own, others = self.n / n, other.n / n
+        apart = (0.5 * self.mean - 0.5 * other.mean) * (2.0 * np.sqrt(own * others))
+        within = np.hypot(np.sqrt(own) * self.sd, np.sqrt(others) * other.sd)
+        return FeatureScaling(n, own * self.mean + others * other.mean, np.hypot(within, apart))
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """The standard deviations, but 1 for a feature that does not vary."""
+        return np.where(self.sd <= _FLAT * np.maximum(np.abs(self.mean), 1e-300), 1.0, self.sd)

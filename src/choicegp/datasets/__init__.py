@@ -10,7 +10,7 @@ Objects with measured outputs (an `ObjectTable`, whose `choices` method makes th
     MaF-like problems, products and ratios), and from files `load_am`, `load_edm`, `load_jura`, `load_slump`.
 Choices from files
     `load_ellipses` (a real person's), `load_zurich` (approval ballots, a `Ballots`: data, voters), `load_sincos`
-    (a `SinCosFiles`: train, known, new).
+    (a `SinCosFiles`: train, known, new), and `load_preflib` (approval ballots in a file of PrefLib).
 Pieces
     `random_sets` and `all_pairs` (what to show), `noisy_choices` and `noisy_rankings` (answers with errors),
     `sincos_utilities`, `counterexample_utility`, `vehicle_outputs`, `laptops` (a catalogue) and `alice` (what laptops
@@ -31,6 +31,7 @@ from choicegp.datasets.families import made_choices, made_problem
 from choicegp.datasets.inconsistent import InconsistentPreferences, inconsistent_preferences
 from choicegp.datasets.noisy import noisy_choices, noisy_rankings
 from choicegp.datasets.people import PeopleData, many_people
+from choicegp.datasets.preflib import load_preflib
 from choicegp.datasets.problems import benchmark_choices, benchmark_problem, vehicle, vehicle_outputs
 from choicegp.datasets.published import ObjectTable, load_am, load_edm, load_jura, load_slump
 from choicegp.datasets.published_choices import Ballots, SinCosFiles, load_ellipses, load_sincos, load_zurich
@@ -66,6 +67,7 @@ __all__ = [
     "load_edm",
     "load_ellipses",
     "load_jura",
+    "load_preflib",
     "load_sincos",
     "load_slump",
     "load_zurich",

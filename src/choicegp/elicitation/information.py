@@ -222,7 +222,7 @@ def _in_sets(posterior: Posterior, objects: Objects, normals: Array, lapse: Arra
     return jnp.mean(jax.lax.map(of_block, blocks), axis=0)
 
 
-class Answers(NamedTuple):
+class ExpectedAnswers(NamedTuple):
     """The answers that a model expects: probabilities (answers, m), and the mean entropy (m,) of a draw's answers."""
 
     probability: np.ndarray
@@ -239,7 +239,7 @@ class Answers(NamedTuple):
         return np.maximum(self.entropy - self.error, 0.0)
 
 
-def expected_answers(fitted: Fitted, objects: Objects, sets: np.ndarray, lapse: float) -> Answers:
+def expected_answers(fitted: Fitted, objects: Objects, sets: np.ndarray, lapse: float) -> ExpectedAnswers:
     """Predict the answers to sets (m, k) of rows of some objects, at 4096 points for each set."""
     parts = []
     for start in range(0, len(sets), _FEW):
@@ -250,4 +250,4 @@ def expected_answers(fitted: Fitted, objects: Objects, sets: np.ndarray, lapse: 
         normals = sobol_normals(fitted.posterior.prior.n_parts, len(codes) - 1, _N_POINTS, np.random.default_rng(0))
         parts.append(np.asarray(_in_sets(fitted.posterior, Objects(X, codes), normals, lapse, fitted.errors)))
     found = np.concatenate(parts, axis=1)[:, : len(sets)]
-    return Answers(found[:-1], found[-1])
+    return ExpectedAnswers(found[:-1], found[-1])

@@ -16,7 +16,7 @@ import pandas as pd
 from jax import Array
 
 from choicegp.compute.programs import program
-from choicegp.data.scaling import FeatureScaling
+from choicegp.data.packing import FeatureScaling
 from choicegp.fitting.record import Fitted
 from choicegp.inference.posterior import Posterior
 from choicegp.model.prior import Objects, UtilityPrior

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from choicegp.data.choices import ChoiceData
-from choicegp.data.packing import growing, padded_size
+from choicegp.data.packing import padded_generously, padded_size
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model.prior import Objects
@@ -128,7 +128,7 @@ class Refitter:
             before = None
         if before is not None and len(data) >= _GROWN * before.n_cold:
             before = None
-        with growing():
+        with padded_generously():
             model, roomy = self._fit(data, before and before.roomy)
             if model.fit_result_.out_of_time:
                 # The time went into compiling, for a new number of sets or objects; it is spent once.

@@ -370,7 +370,6 @@ def checkpoint_of(
     """Return the checkpoint of a fit at a path; without one, or as a part of other work, what is given or nothing."""
     if path is None or hasattr(path, "recall"):
         return nullcontext(NOTHING if path is None else path)
-    from choicegp.fitting.identity import identity
-    from choicegp.storage.checkpoints import checkpointed
+    from choicegp.storage.checkpoints import checkpointed, identity
 
     return checkpointed(path, identity(data, options, warm))

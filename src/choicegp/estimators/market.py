@@ -10,7 +10,7 @@ from choicegp.errors import ExtrapolationWarning
 from choicegp.estimators.checking import CheckedAnswers
 from choicegp.prediction.indicators import diversion, elasticities, worth
 from choicegp.prediction.segments import Segments, segments
-from choicegp.prediction.shares import N_DRAWS, Asked, shares, what_if
+from choicegp.prediction.shares import N_DRAWS, MarketOptions, shares, what_if
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class MarketNumbers(CheckedAnswers):
         """
         self._check_fitted()
         with computing(self.device):
-            asked = Asked.of(self.fitted_, people, n_draws, random_state, take)
+            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state, take)
             found, market = shares(self.fitted_, assortments, asked)
         self._warn_of(market)
         return found
@@ -92,7 +92,7 @@ class MarketNumbers(CheckedAnswers):
         """
         self._check_fitted()
         with computing(self.device):
-            asked = Asked.of(self.fitted_, people, n_draws, random_state, take)
+            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state, take)
             found, market = what_if(self.fitted_, assortment, changes, asked)
         self._warn_of(market)
         return found
@@ -123,7 +123,7 @@ class MarketNumbers(CheckedAnswers):
         """
         self._check_fitted()
         with computing(self.device):
-            asked = Asked.of(self.fitted_, people, n_draws, random_state, take)
+            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state, take)
             found, market = elasticities(self.fitted_, feature, assortment, step, asked)
         self._warn_of(market)
         return found
@@ -156,7 +156,7 @@ class MarketNumbers(CheckedAnswers):
         """
         self._check_fitted()
         with computing(self.device):
-            asked = Asked.of(self.fitted_, people, n_draws, random_state)
+            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state)
             found, market = worth(self.fitted_, feature, in_terms_of, change, assortment, asked)
         self._warn_of(market)
         return found
@@ -185,7 +185,7 @@ class MarketNumbers(CheckedAnswers):
         """
         self._check_fitted()
         with computing(self.device):
-            asked = Asked.of(self.fitted_, people, n_draws, random_state, take)
+            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state, take)
             found, market = diversion(self.fitted_, object_id, assortment, asked)
         self._warn_of(market)
         return found
@@ -211,7 +211,7 @@ class MarketNumbers(CheckedAnswers):
         """
         self._check_fitted()
         with computing(self.device):
-            return segments(self.fitted_, k, Asked.of(self.fitted_, None, n_draws, random_state))
+            return segments(self.fitted_, k, MarketOptions.of(self.fitted_, None, n_draws, random_state))
 
     def _warn_of(self, market: Any) -> None:
         """Warn of offered objects outside the range of the training objects."""

@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from choicegp.checks import check_one_of, jobs_option, seed, whole_number
-from choicegp.compute.devices import computing
+from choicegp.compute.devices import computing, n_threads
 from choicegp.compute.progress import Clock
-from choicegp.compute.threads import n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP, checkpoint_of

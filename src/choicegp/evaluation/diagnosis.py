@@ -16,11 +16,11 @@ from choicegp.checks import seed, whole_number
 from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import PLUG_IN, Fitted
+from choicegp.inference.coordinates import log_choices, log_posterior, whiten
 from choicegp.inference.posterior import Posterior, factorise_on_host
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import covariance_at, recovered_sites
-from choicegp.inference.whitening import log_choices, log_posterior, whiten
 
 _GOOD, _USABLE = 0.5, 0.7  # Pareto k
 _FEWEST = 100  # draws: a tail cannot be judged on fewer

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import FeatureScaling
 
 CLEAR = 0.05
 """Probability that any number is called clearly outside if the model is right."""
@@ -150,10 +151,8 @@ class Questions(NamedTuple):
         pair = np.unique(rows[first] * len(data.X) + rows[second], return_inverse=True)[1]
         values = utilities[rows]
         best = [start + np.argmax(values[start : start + size], axis=0) for start, size in places]
-        used = data.X[np.unique(rows)]
-        apart = np.linalg.norm(
-            (data.X[rows[first]] - data.X[rows[second]]) / np.maximum(used.std(axis=0), 1e-12), axis=1
-        )
+        unit = FeatureScaling.of(data.X[np.unique(rows)]).scale
+        apart = np.linalg.norm((data.X[rows[first]] - data.X[rows[second]]) / unit, axis=1)
         near = apart <= np.quantile(apart, _NEAR) if len(apart) else np.zeros(0, bool)
         beside = np.zeros(len(rows), bool)
         for better, worse in ((first, second), (second, first)):

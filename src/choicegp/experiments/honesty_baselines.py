@@ -12,7 +12,7 @@ PSEUDOCOUNT = 0.5  # Jeffreys' prior: a number of chosen objects that training d
 CLIPPED = 1e-6  # probabilities in the log loss of objects
 
 
-class Answers(NamedTuple):
+class PredictedAnswers(NamedTuple):
     """What was predicted of held-out sets."""
 
     log_prob: np.ndarray | None  # of each set's choice, normalised over its subsets; None where it is not available
@@ -29,16 +29,16 @@ class Answers(NamedTuple):
         }
 
 
-def model_answers(model: ChoiceGP, test: ChoiceData) -> Answers:
+def model_answers(model: ChoiceGP, test: ChoiceData) -> PredictedAnswers:
     """Return what a fitted model predicts; sets may be too large for the sum over their subsets."""
     try:
         log_prob = np.asarray(model.log_prob(test, normalized=True))
     except ChoiceGPError:
         log_prob = None
-    return Answers(log_prob, list(model.predict_proba(test)), model.score(test))
+    return PredictedAnswers(log_prob, list(model.predict_proba(test)), model.score(test))
 
 
-def constant_answers(train: ChoiceData, test: ChoiceData) -> Answers:
+def constant_answers(train: ChoiceData, test: ChoiceData) -> PredictedAnswers:
     """Answer without looking: the number of chosen objects by training frequencies, and which ones by lot.
 
     All sets of both have one size.
@@ -54,10 +54,10 @@ def constant_answers(train: ChoiceData, test: ChoiceData) -> Answers:
     # The answer is one subset of that number: it is right with this probability.
     exact = float(np.mean(held_out == best + 1) / np.exp(ways[best]))
     inclusion = float(share @ numbers) / a
-    return Answers(log_prob[held_out - 1], [np.full(a, inclusion)] * len(test), exact)
+    return PredictedAnswers(log_prob[held_out - 1], [np.full(a, inclusion)] * len(test), exact)
 
 
-def logistic_answers(train: ChoiceData, test: ChoiceData) -> Answers:
+def logistic_answers(train: ChoiceData, test: ChoiceData) -> PredictedAnswers:
     """Predict each object by logistic regression on its features relative to its set, independently of the others.
 
     The probabilities of subsets are divided by the probability that something is chosen.
@@ -84,7 +84,7 @@ def logistic_answers(train: ChoiceData, test: ChoiceData) -> Answers:
         for rows, odds in zip(test.shown, by_set, strict=True)
     ]
     exact = metrics.exact_accuracy(test, predicted)
-    return Answers(np.minimum(log_prob, 0.0), list(np.split(inclusion, starts[1:])), exact)
+    return PredictedAnswers(np.minimum(log_prob, 0.0), list(np.split(inclusion, starts[1:])), exact)
 
 
 def _relative(data: ChoiceData, Z: np.ndarray) -> np.ndarray:

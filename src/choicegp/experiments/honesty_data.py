@@ -27,7 +27,7 @@ TABLES: dict[str, Callable[[str | None, int], datasets.ObjectTable]] = {
 WITHOUT_FILES = ("vehicle",)  # simulated by a formula
 
 
-class Answered(NamedTuple):
+class SplitAnswers(NamedTuple):
     """Training sets, and held-out sets of the training objects and of new objects."""
 
     train: ChoiceData
@@ -36,7 +36,7 @@ class Answered(NamedTuple):
     U: np.ndarray  # true utilities or measured outputs of all rows of X
 
 
-def simulated(settings: RunSettings) -> Answered:
+def simulated(settings: RunSettings) -> SplitAnswers:
     """Draw utilities from Gaussian processes, show sets, and answer them."""
     rng = generator(settings)
     n, a, is_noisy = settings["objects"], settings["a"], settings["answers"] == "noisy"
@@ -131,7 +131,7 @@ def with_a_lemon(settings: RunSettings) -> Lemon:
     return Lemon(train, _sets(rng, (range(N_RANKED), N_LEMON_TEST), size=10))
 
 
-def table_split(settings: RunSettings, folder: str | None) -> Answered:
+def table_split(settings: RunSettings, folder: str | None) -> SplitAnswers:
     """Draw training and new objects of a published table, and choose what no other object dominates."""
     rng = generator(settings)
     table = TABLES[settings["table"]](folder, settings["seed"])
@@ -154,6 +154,6 @@ def _sets(rng: np.random.Generator, *parts: tuple[Sequence[int] | np.ndarray, in
     return [rng.choice(np.asarray(rows), size, replace=False) for rows, n in parts for _ in range(n)]
 
 
-def _in_parts(answers: ChoiceData, n_train: int, n_test: int, U: np.ndarray) -> Answered:
+def _in_parts(answers: ChoiceData, n_train: int, n_test: int, U: np.ndarray) -> SplitAnswers:
     train, known = range(n_train), range(n_train, n_train + n_test)
-    return Answered(answers.take(train), answers.take(known), answers.take(range(known.stop, len(answers))), U)
+    return SplitAnswers(answers.take(train), answers.take(known), answers.take(range(known.stop, len(answers))), U)

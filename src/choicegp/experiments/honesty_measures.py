@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from choicegp import ChoiceData, ChoiceGP
 from choicegp.experiments.experiment import RunSettings, RunValues
 from choicegp.experiments.honesty_baselines import constant_answers, logistic_answers, model_answers
-from choicegp.experiments.honesty_data import Answered, simulated, table_split, with_a_lemon
+from choicegp.experiments.honesty_data import SplitAnswers, simulated, table_split, with_a_lemon
 
 N_DRAWS, LEVEL, N_TENTHS = 1000, 0.95, 10
 CERTAIN = 0.999  # probability of being dominated
@@ -52,7 +52,7 @@ def compared(model: ChoiceGP, train: ChoiceData, test: ChoiceData, name: str) ->
     }
 
 
-def coverage(model: ChoiceGP, answered: Answered, seed: int, *, is_noisy: bool) -> RunValues:
+def coverage(model: ChoiceGP, answered: SplitAnswers, seed: int, *, is_noisy: bool) -> RunValues:
     """Compare the true differences between shown objects with the draws of the posterior."""
     rows = np.unique(answered.train.flat_shown)
     # The objects by their ids: the rows of an array would be new objects, with effects of their own.

@@ -25,7 +25,7 @@ YES, NO, UNKNOWN = "yes", "**no**", "not measured"
 LEVELS = {"d": "d = {}", "a": "a = {}", "features": "{} features", "objects": "{} objects", "related": "related {}"}
 
 
-class Verdict(NamedTuple):
+class GoalVerdict(NamedTuple):
     """One figure, its goal, what was measured, and whether that reaches the goal."""
 
     figure: str
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
     reached: str
 
 
-def verdicts(frame: pd.DataFrame) -> list[Verdict]:
+def verdicts(frame: pd.DataFrame) -> list[GoalVerdict]:
     """Judge everything; ``frame`` has one row for each run, with its settings and values."""
     simulated, jumps = (frame[frame["part"] == part] for part in ("simulated", "jump"))
     return [
@@ -43,13 +43,13 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     ]  # fmt: skip
 
 
-def _judged(figure: str, goal: str, values: pd.Series, low: float = -np.inf, high: float = np.inf) -> Verdict:
+def _judged(figure: str, goal: str, values: pd.Series, low: float = -np.inf, high: float = np.inf) -> GoalVerdict:
     """Judge the mean of a figure over data sets by its limits."""
     values = values.dropna().astype(float)
     if not len(values):
-        return Verdict(figure, goal, "", UNKNOWN)
+        return GoalVerdict(figure, goal, "", UNKNOWN)
     mean = float(values.mean())
-    return Verdict(figure, goal, mean_with_error(values), YES if low <= mean <= high else NO)
+    return GoalVerdict(figure, goal, mean_with_error(values), YES if low <= mean <= high else NO)
 
 
 def mean_with_error(values: pd.Series) -> str:
@@ -70,7 +70,7 @@ def levels(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             yield text.format(f"{value:g}"), own
 
 
-def _of_coverage(simulated: pd.DataFrame) -> list[Verdict]:
+def _of_coverage(simulated: pd.DataFrame) -> list[GoalVerdict]:
     low, high = COVERAGE
     goal, what = f"{low:.2f} to {high:.2f}", f"d t ≤ {SMALL_PROBLEM}"
     noisy, free = (simulated[simulated["answers"] == kind] for kind in ("noisy", "noise-free"))
@@ -86,16 +86,16 @@ def _of_coverage(simulated: pd.DataFrame) -> list[Verdict]:
     return found
 
 
-def _of_signs(simulated: pd.DataFrame) -> Iterator[Verdict]:
+def _of_signs(simulated: pd.DataFrame) -> Iterator[GoalVerdict]:
     for kind in ("noisy", "noise-free"):
         own = simulated[simulated["answers"] == kind]
         n, wrong = (own[name].sum() for name in ("sure_signs", "wrong_signs"))
         text = f"{wrong / n:.3f} ({wrong:.0f} of {n:.0f})" if n else ""
         reached = UNKNOWN if not n else YES if wrong <= WRONG_SIGNS * n else NO
-        yield Verdict(f"wrong signs among sure ones, {kind} answers", f"at most {WRONG_SIGNS}", text, reached)
+        yield GoalVerdict(f"wrong signs among sure ones, {kind} answers", f"at most {WRONG_SIGNS}", text, reached)
 
 
-def _of_scores(frame: pd.DataFrame) -> Iterator[Verdict]:
+def _of_scores(frame: pd.DataFrame) -> Iterator[GoalVerdict]:
     goal = f"at least -{BELOW_CONSTANT}"
     gain = (frame["new_score"] - frame["new_constant_score"]).astype(float)
     figure = "log score a set of new objects minus the constant answer's"
@@ -106,7 +106,7 @@ def _of_scores(frame: pd.DataFrame) -> Iterator[Verdict]:
         yield _judged(f"{figure}: table {table}", goal, gain[own.index], -BELOW_CONSTANT)
 
 
-def _of_losses(simulated: pd.DataFrame) -> Iterator[Verdict]:
+def _of_losses(simulated: pd.DataFrame) -> Iterator[GoalVerdict]:
     large = simulated[simulated["a"] > ENUMERABLE]
     excess = large["new_loss"] - large["new_constant_loss"]
     for kind in ("noisy", "noise-free"):
@@ -141,14 +141,14 @@ def tenths_of(runs: pd.DataFrame) -> list[Tenth]:
     return [Tenth(n, p / n, chosen / n) for n, p, chosen in zip(*sums, strict=True) if n >= FEWEST]
 
 
-def _of_calibration(simulated: pd.DataFrame) -> Iterator[Verdict]:
+def _of_calibration(simulated: pd.DataFrame) -> Iterator[GoalVerdict]:
     goal = f"within {CALIBRATION} and {ERRORS} standard errors"
     for kind in ("noisy", "noise-free"):
         figure = f"calibration in tenths with {FEWEST} objects or more, {kind} answers"
         groups = simulated[simulated["answers"] == kind].groupby(["a", "d"])
         judged = [(a, d, tenth) for (a, d), own in groups for tenth in tenths_of(own)]
         if not judged:
-            yield Verdict(figure, goal, "", UNKNOWN)
+            yield GoalVerdict(figure, goal, "", UNKNOWN)
             continue
         outside = sum(tenth.excess > 0 for _, _, tenth in judged)
         a, d, worst = max(judged, key=lambda one: one[2].excess)
@@ -156,10 +156,10 @@ def _of_calibration(simulated: pd.DataFrame) -> Iterator[Verdict]:
             f"{outside} of {len(judged)} tenths outside; worst: {worst.predicted:.3f} predicted, {worst.observed:.3f} "
             f"observed (a = {a:g}, d = {d:g})"
         )
-        yield Verdict(figure, goal, text, NO if outside else YES)
+        yield GoalVerdict(figure, goal, text, NO if outside else YES)
 
 
-def _of_jumps(jumps: pd.DataFrame) -> Iterator[Verdict]:
+def _of_jumps(jumps: pd.DataFrame) -> Iterator[GoalVerdict]:
     for d, own in jumps.groupby("d"):
         figure = f"mean change by a dominated eleventh object, d = {d:g}"
         yield _judged(figure, f"below {JUMP}", own["mean_change"], high=JUMP)

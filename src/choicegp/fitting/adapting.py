@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from choicegp.compute.devices import linear_algebra_for
 from choicegp.compute.progress import Clock
-from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
 from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import Fitted

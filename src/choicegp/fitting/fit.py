@@ -6,10 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from choicegp.compute.memory import check_memory
+from choicegp.compute.devices import check_memory, linear_algebra_for, n_threads
 from choicegp.compute.programs import present_device
 from choicegp.compute.progress import Clock, progress_report
-from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError

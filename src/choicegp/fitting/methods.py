@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _count = partial(whole_number, least=1)
 _CHECKS: dict[str, Any] = {
     "max_iter": _count, "n_draws": _count, "n_inducing": _count, "batch_size": _count, "learn_inducing": flag_option,
-    "network": flag_option,
+    "network": flag_option, "grow": flag_option,
     "converged": flag_option, "n_warm_up": partial(whole_number, least=0),
     "target_acceptance": partial(number_option, least=0.01, most=0.99),
 }  # fmt: skip
@@ -110,6 +110,7 @@ class Auto(Method):
     batch_size: int | None = None
     learn_inducing: bool = False
     network: bool = True
+    grow: bool = False
     max_iter: int | None = None
 
     def decided(self, few: bool) -> "Dense | Sparse":
@@ -156,14 +157,18 @@ class Sparse(Method):
     network : bool
         Whether ``kernel="auto"`` may see the outputs of a network that is trained first; from 4000
         training sets on.
+    grow : bool
+        Whether the fit is repeated with twice as many inducing points, and again, while that makes the choices from the
+        held-out sets clearly more probable.
     max_iter : int
         Maximum number of steps.
 
     Examples
     --------
     >>> from choicegp import ChoiceGP, Sparse
-    >>> ChoiceGP(inference=Sparse(n_inducing=512, batch_size=128))
-    ChoiceGP(inference=Sparse(n_inducing=512, batch_size=128, learn_inducing=False, network=True, max_iter=4000))
+    >>> model = ChoiceGP(inference=Sparse(n_inducing=512, grow=True))
+    >>> model.inference.n_inducing, model.inference.network
+    (512, True)
     """
 
     step: ClassVar[str] = "one update from a mini-batch of sets"
@@ -171,6 +176,7 @@ class Sparse(Method):
     batch_size: int | None = None
     learn_inducing: bool = False
     network: bool = True
+    grow: bool = False
     max_iter: int = 4000
 
 

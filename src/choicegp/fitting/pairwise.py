@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from choicegp.checks import flag_option, number_option, seed, whole_number
+from choicegp.compute.devices import linear_algebra_for
 from choicegp.compute.progress import Clock, progress_report
-from choicegp.compute.threads import linear_algebra_for
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_size
 from choicegp.data.preferences import CONFLICTS, Preferences, preferences

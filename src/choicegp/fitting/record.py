@@ -7,7 +7,7 @@ import numpy as np
 from choicegp.checks import counted
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
-from choicegp.data.scaling import FeatureScaling
+from choicegp.data.packing import FeatureScaling
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
 from choicegp.inference.respondents.posterior import StudyPosterior

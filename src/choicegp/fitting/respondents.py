@@ -7,10 +7,9 @@ import jax
 import numpy as np
 import pandas as pd
 
-from choicegp.compute.devices import Spread
+from choicegp.compute.devices import Spread, linear_algebra_for, n_threads
 from choicegp.compute.programs import present_device
 from choicegp.compute.progress import Clock, progress_report
-from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.data.choices import ChoiceData
 from choicegp.data.covariates import CovariateCoding
 from choicegp.errors import ChoiceGPError
@@ -20,7 +19,7 @@ from choicegp.inference.driver import NOTHING, Keeper, Learning, Task, Watch, ru
 from choicegp.inference.problem import distinct_objects
 from choicegp.inference.respondents.course import InferredStudy, StudyInference
 from choicegp.inference.respondents.posterior import CrowdSites, PeopleDraws, StudyPosterior
-from choicegp.inference.respondents.study import Answers, Study, spread_points, studied
+from choicegp.inference.respondents.study import Study, StudyAnswers, spread_points, studied
 from choicegp.inference.sites import Sites
 from choicegp.model.covariates import OfPeople
 from choicegp.model.error_models import ErrorModel
@@ -136,7 +135,7 @@ def numbered_respondents(data: ChoiceData) -> tuple[np.ndarray, tuple]:
 def gathered(
     data: ChoiceData, X: np.ndarray, codes: np.ndarray, people: np.ndarray, errors: ErrorModel, *, effects: bool,
     of_people: np.ndarray | None = None,
-) -> tuple[Objects, Answers]:  # fmt: skip
+) -> tuple[Objects, StudyAnswers]:  # fmt: skip
     """Return the objects of a study, and the answers at them.
 
     With covariates ``of_people`` (R, q), an object is a row of the table together with who sees it: each kind of person
@@ -154,10 +153,10 @@ def gathered(
     n = len(own)
     if errors.has_threshold:
         own, own_codes = np.concatenate([own, own[:1]]), np.append(own_codes, THRESHOLD)
-    return Objects(np.ascontiguousarray(own), own_codes), Answers(data, at, people, n, errors)
+    return Objects(np.ascontiguousarray(own), own_codes), StudyAnswers(data, at, people, n, errors)
 
 
-def _inferred(task: Task, objects: Objects, answers: Answers, n_people: int, *, alone: bool) -> _Fit:
+def _inferred(task: Task, objects: Objects, answers: StudyAnswers, n_people: int, *, alone: bool) -> _Fit:
     """Fit some people from annealed starts, then everyone from there."""
     # Of people who have nothing in common there is no population to represent.
     points = spread_points(objects, 1 if alone else MOST_POINTS, task.seed)
@@ -189,7 +188,7 @@ def infer_study(inference: StudyInference) -> InferredStudy:
     return found
 
 
-def _of(answers: Answers, people: np.ndarray) -> Answers:
+def _of(answers: StudyAnswers, people: np.ndarray) -> StudyAnswers:
     """Keep the answers of some people, who are numbered anew."""
     sets = np.flatnonzero(np.isin(answers.people, people))
     number = np.full(int(answers.people.max()) + 1, -1)

@@ -1,5 +1,6 @@
 """The sparse fit: its inducing points, batches and kernels, and a network with which it is compared."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from choicegp.inference.driver import NOTHING, Inferred, Watch, infer
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.sparse.course import SparseInference
 from choicegp.inference.sparse.feed import InFolder, InMemory, Source
-from choicegp.inference.sparse.plan import Plan, kernel_starts, network_start
+from choicegp.inference.sparse.plan import KernelStart, Plan, kernel_starts, network_start
 from choicegp.inference.sparse.step import SparseSettings
 from choicegp.inference.starts import with_threshold
 from choicegp.model.error_models import DISCERNIBILITY
@@ -30,6 +31,8 @@ _NETWORK: dict[bool, dict[str, Any]] = {
 _LEAST_FOR_NETWORK = 4000  # training sets
 _FOR_NETWORK = 0.8  # of the training sets; the others, which it has not seen, say how far its outputs can be trusted
 _PROMISING = 1.25  # times the log loss of the fit without a network that a network's own may have
+_CLEARLY = 2.0  # standard errors by which a later attempt must make the held-out choices more probable
+_MOST_INDUCING = 4096  # to which a fit grows
 _SAMPLE = 10_000  # objects among which inducing points are chosen
 _COMPARED = 500  # objects at which utilities are compared
 
@@ -71,7 +74,11 @@ def fit_sparse(
     found = infer(inference, watch.part("sparse", kernels[0].prior.kernels))
     # A network is trained on choices without a threshold.
     if own is None and method.network and options.learn_hyperparameters and errors == DISCERNIBILITY:
-        found = _with_network(found, inference, objects, plan, watch, shared=options.has_shared_part, on_cpu=on_cpu)
+        found, inference = _with_network(
+            found, inference, objects, plan, watch, shared=options.has_shared_part, on_cpu=on_cpu
+        )
+    if method.grow:
+        found = _with_more_points(found, inference, objects, plan, watch)
     compared = Objects(objects[:_COMPARED], np.zeros(len(objects[:_COMPARED]), int))
     return found, objects, np.asarray(_mean_at(found.posterior, compared))
 
@@ -79,7 +86,7 @@ def fit_sparse(
 def _with_network(
     found: Inferred, plain: SparseInference, objects: np.ndarray, plan: Plan, watch: Watch, *, shared: bool,
     on_cpu: bool,
-) -> Inferred:  # fmt: skip
+) -> tuple[Inferred, SparseInference]:  # fmt: skip
     """Fit a kernel of a network's outputs too, and return what scores higher on the held-out sets.
 
     What a network was trained on looks surer in its outputs than anything else: the fit sees other sets.
@@ -89,7 +96,7 @@ def _with_network(
 
     few = len(plain.held_out) == 0 or len(plain.training) < _LEAST_FOR_NETWORK
     if few or watch.is_up or jax.process_count() > 1:
-        return found
+        return found, plain
     mixed = np.random.default_rng([plan.seed, 10]).permutation(plain.training)
     n = round(_FOR_NETWORK * len(mixed))
     trained = train_network(
@@ -97,16 +104,67 @@ def _with_network(
         NetworkPlan(**_NETWORK[on_cpu]), plan.seed, watch.clock, plan.lapse, plain.reached,
     )  # fmt: skip
     if trained is None or trained.score < _PROMISING * plain.reached:
-        return found
+        return found, plain
     start = network_start(trained, objects.shape[1], shared=shared)
     seeing = SparseInference(plain.source, objects, (start,), plan, watch, spread=plain.spread, only=np.sort(mixed[n:]))
     try:
         other = infer(seeing, watch.part("network", start.prior.kernels))
     except ChoiceGPError:  # the fit without a network stands
-        return found
-    scores = f"log score of the held-out sets {seeing.reached:.4f} with a network, {plain.reached:.4f} without"
-    chosen = other if seeing.reached > plain.reached else found
-    return chosen._replace(notes=(*chosen.notes, scores))
+        return found, plain
+    chosen, its = (other, seeing) if _is_better(seeing, plain) else (found, plain)
+    words = _compared("with a network", seeing, "without", plain)
+    return chosen._replace(notes=(*chosen.notes, words)), its
+
+
+def _with_more_points(
+    found: Inferred, before: SparseInference, objects: np.ndarray, plan: Plan, watch: Watch
+) -> Inferred:
+    """Fit with twice as many inducing points, from where the fit is, while the held-out sets are clearly better off."""
+    most = min(_MOST_INDUCING, len(np.unique(objects, axis=0)))
+    while len(before.judged) and before.points.shape[1] < most and not watch.is_up:
+        n = min(2 * before.points.shape[1], most)
+        start = KernelStart(
+            f"a fit at {before.points.shape[1]} inducing points", found.posterior.prior, _utilities_of(found.posterior)
+        )
+        more = SparseInference(
+            before.source, objects, (start,), plan._replace(n_inducing=n), watch, spread=before.spread,
+            only=before.training,
+        )  # fmt: skip
+        try:
+            other = infer(more, watch.part(f"{n} points", start.prior.kernels))
+        except ChoiceGPError:  # the fit at fewer points stands
+            return found
+        words = _compared(f"with {n} inducing points", more, f"with {before.points.shape[1]}", before)
+        if not _is_better(more, before):
+            return found._replace(notes=(*found.notes, words))
+        found, before = other._replace(notes=(*other.notes, *found.notes[2:], words)), more
+    return found
+
+
+def _utilities_of(posterior: Posterior) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function that gives each utility at the points of its own part."""
+
+    def at(points: np.ndarray) -> np.ndarray:
+        own = points[len(points) - posterior.n_utilities :]
+        codes = np.zeros(points.shape[1], int)
+        return np.stack([np.asarray(_mean_at(posterior, Objects(some, codes)))[i] for i, some in enumerate(own)])
+
+    return at
+
+
+def _is_better(later: SparseInference, before: SparseInference) -> bool:
+    """Say whether a later attempt is worth having: a tie, in which the held-out sets cannot tell, is none."""
+    if len(later.judged) != len(before.judged) or len(before.judged) < 2:
+        return later.reached > before.reached
+    gain = later.judged - before.judged
+    return float(np.mean(gain)) > _CLEARLY * float(np.std(gain, ddof=1)) / np.sqrt(len(gain))
+
+
+def _compared(how: str, later: SparseInference, how_before: str, before: SparseInference) -> str:
+    """Say what the held-out sets say about two attempts."""
+    both = len(later.judged) and len(before.judged)
+    scores = [float(np.mean(one.judged)) if both else one.reached for one in (later, before)]
+    return f"log score of the held-out sets {scores[0]:.4f} {how}, {scores[1]:.4f} {how_before}"
 
 
 def _check_sparse(options: FitOptions, watch: Watch, sample: ChoiceData) -> None:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.compute.programs import with_settings_of_this_thread
+from choicegp.compute.devices import with_settings_of_this_thread
 from choicegp.inference.driver import Task, Verdict
 from choicegp.inference.starts import ANNEALING, LENGTHSCALES, scaled
 from choicegp.model.prior import UtilityPrior

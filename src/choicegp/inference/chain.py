@@ -4,10 +4,10 @@ Utilities and hyperparameters depend on each other strongly, and no one pair of 
 a step has several moves, each of which keeps the exact posterior and is good where the others are bad:
 
 - the utilities move by the no-U-turn sampler (BlackJAX), the hyperparameters held, in the coordinates w in which the
-  Gaussian posterior of a dense fit is standard normal (`choicegp.inference.whitening`): few steps go a long way, and
+  Gaussian posterior of a dense fit is standard normal (`choicegp.inference.coordinates`): few steps go a long way, and
   none of them factorises a matrix;
 - a few hyperparameters at a time move with w held, by a proposal that keeps the Gaussian approximation of
-  `choicegp.inference.hyperposterior` (preconditioned Crank-Nicolson) or by a random walk of its shape: good where the
+  `choicegp.inference.coordinates` (preconditioned Crank-Nicolson) or by a random walk of its shape: good where the
   choices say much about the utilities;
 - a few hyperparameters move with v held, the coordinates in which the prior is standard normal: good where the choices
   say little.  Noise-free choices hardly say how large utilities are, and then the whole scale moves so;
@@ -27,11 +27,10 @@ import numpy as np
 from jax import Array
 
 from choicegp.compute.programs import program
-from choicegp.inference.hyperposterior import HyperPosterior
+from choicegp.inference.coordinates import HyperPosterior, Whitening, log_likelihood, log_posterior, log_rest, whiten
 from choicegp.inference.posterior import FIRST_JITTER, factorise, prior_covariance
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
-from choicegp.inference.whitening import Whitening, log_likelihood, log_posterior, log_rest, whiten
 from choicegp.model.prior import HyperPriors, UtilityPrior
 
 BLOCK = 16

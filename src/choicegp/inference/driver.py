@@ -139,11 +139,21 @@ class Task(NamedTuple):
 
     Examples
     --------
-    What `Method.inference` of an inference of one's own is given; the page on architecture has one.
+    What `Method.inference` of an inference of one's own is given. This one looks at it and goes no further:
 
-    >>> from choicegp.inferences import Task
-    >>> Task._fields[:4]
-    ('prior', 'problem', 'learning', 'watch')
+    >>> from choicegp import ChoiceGP, ChoiceGPError, datasets
+    >>> from choicegp.inferences import Method
+    >>> class Look(Method):
+    ...     step, max_iter = "a look", 9
+    ...     def inference(self, task, before):
+    ...         print(task.prior.n_utilities, "utilities,", task.problem.n_sets, "sets,", task.max_iter, "steps")
+    ...         raise ChoiceGPError("this is an example")
+    >>> try:
+    ...     ChoiceGP(2, inference=Look(), object_effects=False).fit(datasets.sincos(n_objects=12, n_sets=8).data)
+    ... except ChoiceGPError as error:
+    ...     print(error)
+    2 utilities, 8 sets, 9 steps
+    this is an example
     """
 
     prior: UtilityPrior
@@ -216,11 +226,30 @@ class Inferred(NamedTuple):
 
     Examples
     --------
-    What ``conclude`` of an inference of one's own returns, mostly by `inferred_from_sites`:
+    What ``conclude`` of an inference returns, mostly by `inferred_from_sites`. This inference learns nothing: without
+    sites the posterior is the prior.
 
-    >>> from choicegp.inferences import Inferred
-    >>> Inferred._fields[:4]
-    ('posterior', 'elbo', 'status', 'message')
+    >>> import numpy as np
+    >>> from choicegp import ChoiceGP, datasets
+    >>> from choicegp.inferences import Method, Sites, Verdict, covariance_at, factorise_on_host, inferred_from_sites
+    >>> class Nothing(Method):
+    ...     step, max_iter = "none", 0
+    ...     def inference(self, task, before):
+    ...         return Unmoved(task)
+    >>> class Unmoved:
+    ...     def __init__(self, task):
+    ...         self.task = task
+    ...     def begin(self):
+    ...         return factorise_on_host(np.asarray(covariance_at(self.task.prior, self.task.problem)))
+    ...     def verdict(self, factor):
+    ...         return Verdict("converged", "nothing was looked at")
+    ...     def conclude(self, factor, verdict):
+    ...         sites = Sites(np.zeros(factor.root.shape), np.zeros(factor.root.shape[:2]))
+    ...         return inferred_from_sites(self.task, self.task.prior, factor, sites, None, verdict, np.zeros(0))
+    >>> data = datasets.sincos(n_objects=12, n_sets=8).data
+    >>> model = ChoiceGP(2, inference=Nothing(), object_effects=False).fit(data)
+    >>> model.fit_result_.message, np.abs(model.utilities(data).mean).max().item()
+    ('nothing was looked at', 0.0)
     """
 
     posterior: Posterior
@@ -318,7 +347,7 @@ def inferred_from_sites(
 
     Examples
     --------
-    An inference ends with::
+    `Inferred` has an inference that runs. It ends with::
 
         return inferred_from_sites(task, task.prior, factor, sites, task.rate, verdict, trace)
     """

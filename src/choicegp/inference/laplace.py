@@ -50,14 +50,16 @@ class Laplace(NamedTuple):
     f: Array  # (n,) the mode
 
 
-class Slopes(NamedTuple):
+class LaplaceSlopes(NamedTuple):
     """Derivatives of the evidence with respect to the covariances."""
 
     covariance: Array
     even: Array | None
 
 
-def laplace(covariance: Array, margins: Margins, start: Array, even: Array | None = None) -> tuple[Laplace, Slopes]:
+def laplace(
+    covariance: Array, margins: Margins, start: Array, even: Array | None = None
+) -> tuple[Laplace, LaplaceSlopes]:
     """Find the mode by Newton's method, and the evidence and its derivatives there.
 
     Parameters
@@ -95,7 +97,7 @@ def laplace(covariance: Array, margins: Margins, start: Array, even: Array | Non
     # a a^T + a t^T + t a^T as two squares, which are symmetric to the last bit.
     both = dual + through
     slope = 0.5 * (jnp.outer(both, both) - jnp.outer(through, through) - gain)
-    return Laplace(evidence, dual, gain, f), Slopes(slope, even_slope)
+    return Laplace(evidence, dual, gain, f), LaplaceSlopes(slope, even_slope)
 
 
 def _margin_variance(covariance: Array, gain: Array, margins: Margins, curvature: Array) -> Array:

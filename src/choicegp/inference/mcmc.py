@@ -8,7 +8,6 @@ All chains start around the dense fit: a mode that it does not see, they hardly 
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -21,7 +20,8 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve
 
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.devices import in_threads
+from choicegp.compute.programs import program
 from choicegp.inference.chain import (
     BLOCK,
     Chain,
@@ -32,10 +32,9 @@ from choicegp.inference.chain import (
     n_together,
     prior_root,
 )
+from choicegp.inference.coordinates import hyper_posterior, whiten
 from choicegp.inference.driver import Inferred, Task, Verdict
-from choicegp.inference.hyperposterior import hyper_posterior
 from choicegp.inference.posterior import Posterior, draws_of
-from choicegp.inference.whitening import whiten
 from choicegp.model.prior import UtilityPrior
 
 N_CHAINS = 4
@@ -144,8 +143,7 @@ class MCMCInference:
             made = advance(chains[number], key, *counts, np.asarray(adapt), self.model, self.hyperpriors)
             return jax.tree.map(np.asarray, made)
 
-        with ThreadPoolExecutor(min(self.task.n_jobs, N_CHAINS)) as pool:
-            made = list(pool.map(with_settings_of_this_thread(one), range(len(chains))))
+        made = in_threads(one, range(len(chains)), min(self.task.n_jobs, N_CHAINS))
         return tuple(chain for chain, _ in made), tuple(block for _, block in made)
 
     def verdict(self, state: MCMCState) -> Verdict | None:

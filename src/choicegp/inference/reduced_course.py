@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from choicegp.compute.threads import linear_algebra_for
+from choicegp.compute.devices import linear_algebra_for
 from choicegp.inference.annealing import Course, Schedule, StepTrace
 from choicegp.inference.dense import N_POINTS, DenseInference, DenseState, first_pace
 from choicegp.inference.driver import Inferred, Task, Verdict

@@ -153,7 +153,7 @@ def compare_once(u: Float[AnyArray, "d a *batch"], present: Bool[AnyArray, "a *#
     return Compared(z, above, below, hazard, hazard_below, pair_probabilities(above, below))
 
 
-class Answer(NamedTuple):
+class ScoredAnswer(NamedTuple):
     """The log probability of an answer, and what its derivatives are made of.
 
     Attributes
@@ -181,7 +181,7 @@ class Answer(NamedTuple):
 
 def answer_terms(
     compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs, floor: float
-) -> Answer:
+) -> ScoredAnswer:
     """Return log p of the answers ``chosen``, of which the objects come first, and the terms of its derivatives."""
     z, above, below, hazard, hazard_below, pair = compared
     d, a = len(z), len(present)
@@ -206,11 +206,11 @@ def answer_terms(
     if a > 2:
         root = jnp.sqrt(g * (1 + floor))[pairs.second]
         coupling = jnp.where(beats, root * pair.dominates * share, 0.0)[None] * hazard
-    return Answer(value, f, coupling, singles)
+    return ScoredAnswer(value, f, coupling, singles)
 
 
 def averaged(
-    answer: Answer, kept: Float[Array, "m S"], compared: Compared, pairs: Pairs
+    answer: ScoredAnswer, kept: Float[Array, "m S"], compared: Compared, pairs: Pairs
 ) -> tuple[Float[Array, "d a m"], Float[Array, "d a a m"]]:
     """Average gradient and negative Hessian of log p over samples that have the weights ``kept``."""
     of_pairs = kept[None, None] * answer.f

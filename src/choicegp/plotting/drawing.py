@@ -61,6 +61,8 @@ def own_scales(
         for i, (own, labelled) in enumerate(((ax, place % columns == 0), (second, is_last))):
             own.tick_params(axis="y", colors=COLOURS[i], labelleft=labelled and i == 0, labelright=labelled and i == 1)
             own.set_ylabel(f"effect on utility {i + 1},\n{UNIT}" if labelled else "", fontsize=8, color=COLOURS[i])
+        # Below a full row there is room beside the last panel: its labels must not widen the gap above them.
+        second.yaxis.set_in_layout(place % columns == columns - 1)
     return seconds
 
 

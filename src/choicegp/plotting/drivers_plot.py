@@ -74,7 +74,7 @@ def _draw_utility(ax: "Axes", effects: Effects, utility: int) -> None:
     colours = [DIRECTION_COLOURS[direction] for direction in directions]
     ax.barh(
         np.arange(len(order)), size, 0.68, xerr=ends, color=colours,
-        error_kw={"elinewidth": 0.9, "capsize": 2.0, "ecolor": "0.45"},
+        error_kw={"elinewidth": 0.9, "capsize": 2.0, "ecolor": "0.2"},
     )  # fmt: skip
     for place, (j, direction) in enumerate(zip(order, directions, strict=True)):
         words = _WORDS.get(direction) or f"best {_best(effects.best[utility, j], direction)}"

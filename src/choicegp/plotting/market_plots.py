@@ -152,7 +152,7 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
     ax.set_yticks(range(len(rows)), [wrapped(short(name), 22) for name in rows])
     ax.set(xlabel=f"share of people who {share} this", ylabel="one percent more for this object")
     ax.figure.colorbar(picture, ax=ax, label="change of the share, in percent")
-    ax.set_title("Elasticities, with 95% intervals (bold: without 0)", fontsize=11)
+    ax.set_title("Elasticities, with 95% intervals\n(bold: the interval excludes 0)", fontsize=11)
     return ax
 
 
@@ -217,7 +217,7 @@ def plot_diversion(diversion: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axe
     """
     _check(diversion, "diversion", "object", "diverted", "instead")
     ax = ax or new_axes(7.4, 1.4 + 0.4 * len(diversion))
-    kept = "What those take now\nwho kept it."
+    kept = "What people who kept it\ntake instead."
     taken = "What each gains, as a share\nof those who took it."
     _draw_rows(ax, diversion, "diverted", -_BESIDE_EACH_OTHER, label=taken, **_TAKE)
     _draw_rows(ax, diversion, "instead", _BESIDE_EACH_OTHER, label=kept, **_KEEP)
@@ -265,7 +265,7 @@ def plot_segments(segments: "Segments") -> NDArray[Any]:
         ax.set_title(f"segment {number} ({share:.0%} of people)", fontsize=10)
     _name_rows(grid[0], groups[0][1]["feature"])
     more = "one standard deviation more of the feature"
-    words = f"percentage points by which objects with {more}\nare kept more often than by others"
+    words = f"how much more often than others they keep objects\nwith {more}, in percentage points"
     figure.supxlabel(words, fontsize=9)
     figure.suptitle(f"What sets segments apart (stability {segments.stability:.2f})", fontsize=11)
     return grid

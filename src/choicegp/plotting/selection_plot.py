@@ -55,10 +55,14 @@ def plot_selection(found: "SelectionResult | ChosenNumber", *, ax: "Axes | None"
     chosen = found.n_utilities
     by = "\nby cross-validation" if "cv" in table and table["cv"].notna().any() else ""
     ax.plot([chosen], [table["elpd"].loc[chosen]], "s", color=COLOURS[1], markersize=9, label=f"Chosen: {chosen}{by}.")
-    for number, (d, score) in enumerate(far["elpd"].items()):
-        ax.text(0.02, 0.04 + 0.08 * number, f"{d}: {score:.0f}, off the scale", transform=ax.transAxes, fontsize=9)
+    for d, score in far["elpd"].items():
+        below = {"xytext": (0, 14), "textcoords": "offset points", "arrowprops": {"arrowstyle": "->"}}
+        ax.annotate(
+            f"{score:.0f}, off\nthe scale", (d, 0), xycoords=("data", "axes fraction"), ha="center", fontsize=8, **below
+        )
     ax.set_xticks(list(table.index))
+    ax.set_xlim(table.index.min() - 0.5, table.index.max() + 0.5)
     ax.set(xlabel="number of utilities", ylabel="expected log score of all sets (elpd), nats")
-    ax.set_title("How many utilities, by leaving out one set after the other", fontsize=11)
+    ax.set_title("How many utilities, by leaving out one set after the other", fontsize=11, loc="left")
     ax.legend(**BESIDE)
     return ax

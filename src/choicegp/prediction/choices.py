@@ -3,13 +3,13 @@
 For sets of at most ten objects every subset is scored: the paper's likelihood of each, averaged over
 posterior samples, after division by the sum over all subsets (the likelihood does not sum to one by itself).
 For larger sets answers are drawn from the same probabilities (`choicegp.prediction.answers`).  Probabilities of given
-choices are divided by the sum over all subsets for sets of at most 16 objects.  A threshold is one more object, the
+choices are divided by the sum over all subsets for sets of at most 16 objects, and those of more than ten objects are
+found by tempering (`choicegp.prediction.tempering`).  A threshold is one more object, the
 last of each set: it takes part in everything but is not shown, and a set may be left empty.
 
 Sample points and other random numbers are fixed, so predictions repeat exactly.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -41,10 +41,10 @@ from choicegp.prediction.answers import (
     proposals,
 )
 from choicegp.prediction.set_utilities import SetUtilities, set_utilities
+from choicegp.prediction.tempering import N_LAST, TemperedMeans, tempered_means
 
 N_SAMPLES = 512
 SCORE_SAMPLES = 1024
-SUM_SAMPLES = 64  # at which the likelihood of larger sets is summed over their subsets
 LARGE_SAMPLES = 128  # of sets of more than `_WELL_SAMPLED` objects
 _WELL_SAMPLED = 32
 _AT_ONCE = 65_536  # numbers that take a few milliseconds (counted by `_cells`): smaller chunks are filled up to this
@@ -166,14 +166,21 @@ def log_likelihoods(
     posterior: AnyPosterior, objects: Objects, chosen: np.ndarray, normals: np.ndarray, errors: ErrorModel
 ) -> Array:
     """Return log p(C | A, u) for the chosen masks (a, m), per sample: (m, S).  Not to be traced."""
-    # The quick form of the likelihood wants chosen objects first, then the threshold, which is the last object here.
     # Utilities are put in order once they are drawn, so that different choices from one set are compared at the same
     # draws.
+    order = _chosen_first(chosen, errors)
+    return _log_likelihoods(posterior, objects, order, np.take_along_axis(chosen, order, 0), normals, errors)
+
+
+def _chosen_first(chosen: np.ndarray, errors: ErrorModel) -> np.ndarray:
+    """Return the places (a, m) of the objects in the order that the quick form of the likelihood wants.
+
+    Chosen objects come first, then the threshold, which is the last object here.
+    """
     rank = np.where(chosen, 0, 2)
     if errors.has_threshold:
         rank[-1] = 1
-    order = np.argsort(rank, axis=0, kind="stable")
-    return _log_likelihoods(posterior, objects, order, np.take_along_axis(chosen, order, 0), normals, errors)
+    return np.argsort(rank, axis=0, kind="stable")
 
 
 @program
@@ -193,9 +200,8 @@ def _log_likelihoods(
 
 
 @program
-def _log_sums(posterior: AnyPosterior, objects: Objects, normals: Array) -> Array:
-    """Return the log of the likelihood's sum over all subsets, per sample: (m, S)."""
-    drawn = set_utilities(posterior, objects, normals.shape[-1]).sampled(normals)
+def _log_sums(drawn: Array) -> Array:
+    """Return the log of the likelihood's sum over all subsets at utilities (d, a, m, S), per sample: (m, S)."""
     _, a, m, n_points = drawn.shape
     blocks = _in_blocks(drawn, _CELLS // (8 * 2**a * m))
     sums = jax.lax.map(lambda block: jnp.log(jnp.sum(subset_probabilities(block), axis=0)), blocks)
@@ -355,10 +361,7 @@ class ChoicePredictor(NamedTuple):
             if len(objects.codes) == 1:
                 logs = np.zeros(m)  # a set of one object, which is certain to be kept
             elif not normalized or is_divided:
-                points = self._normals(len(objects.codes), SCORE_SAMPLES)
-                marks = np.pad(chosen, ((0, len(objects.codes) - a), (0, 0)))
-                values = log_likelihoods(self.posterior, objects, marks, points, self.errors)
-                logs = np.asarray(mean_of_logs(values, SCORE_SAMPLES))
+                logs = self._scored(objects, np.pad(chosen, ((0, len(objects.codes) - a), (0, 0))))
             elif a <= MAX_ENUMERATED:
                 table = self._table(objects)
                 code = np.sum(chosen << np.arange(a)[:, None], axis=0)
@@ -376,18 +379,29 @@ class ChoicePredictor(NamedTuple):
             result[group.sets] = np.where(possible, logs, -np.inf)[: len(group.sets)]
         return result
 
+    def _scored(self, objects: Objects, chosen: np.ndarray) -> np.ndarray:
+        """Return the log of the mean likelihood of answers, log E[p], (m,)."""
+        if len(chosen) > MAX_ENUMERATED:
+            return np.asarray(self._tempered(objects, chosen, self.posterior.lapse).log_mean)
+        values = log_likelihoods(
+            self.posterior, objects, chosen, self._normals(len(chosen), SCORE_SAMPLES), self.errors
+        )
+        return np.asarray(mean_of_logs(values, SCORE_SAMPLES))
+
+    def _tempered(self, objects: Objects, chosen: np.ndarray, lapse: Array | None) -> TemperedMeans:
+        order, points = _chosen_first(chosen, self.errors), self._normals(len(chosen), SCORE_SAMPLES)
+        ordered = np.take_along_axis(chosen, order, 0)
+        return tempered_means(self.posterior, objects, order, ordered, points, lapse, self.errors)
+
     def _divided(self, objects: Objects, chosen: np.ndarray) -> np.ndarray:
         """Divide the likelihood by its sum over all subsets: log E[p / Z], (m,).
 
-        Z is summed at few samples.  It varies much less than p, so that the mean of 1 / Z under weights p needs fewer
-        samples than the mean of p: E[p / Z] = E[p] E[p / Z] / E[p].
+        E[p / Z] = E[p] E[1 / Z | C], and Z varies little among draws that explain the answer: it is summed at few.
         """
-        a, posterior = len(objects.codes), dataclasses.replace(self.posterior, lapse=None)
-        many, some = self._normals(a, SCORE_SAMPLES), self._normals(a, SUM_SAMPLES)
-        values, few = (log_likelihoods(posterior, objects, chosen, n, DISCERNIBILITY) for n in (many, some))
-        divided = mean_of_logs(few - _log_sums(posterior, objects, some), SUM_SAMPLES)
-        logs = np.asarray(mean_of_logs(values, SCORE_SAMPLES) + divided - mean_of_logs(few, SUM_SAMPLES))
+        found = self._tempered(objects, chosen, None)
+        sums = _log_sums(found.utilities)
+        logs = np.asarray(found.log_mean + mean_of_logs(-sums, N_LAST))
         if self.posterior.lapse is None:
             return logs
-        lapse = float(self.posterior.lapse)
+        lapse, a = float(self.posterior.lapse), len(chosen)
         return np.logaddexp(np.log1p(-lapse) + logs, np.log(lapse) - a * np.log(2.0) - np.log1p(-(0.5**a)))

@@ -14,6 +14,7 @@ from choicegp.compute.programs import program
 from choicegp.fitting.record import Utilities
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.prediction.draw_intervals import interval_of_draws
 
 _CHUNK = 512  # objects at a time
 _MOST_REFERENCES = 512
@@ -93,9 +94,8 @@ def _of_draws(
 
 def _summed_up(drawn: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return mean, standard deviation and the ends of the 95% interval, each (n, d)."""
-    h, s, d, n = drawn.shape
     mean = drawn.mean(axis=(0, 1))
     sd = np.sqrt(drawn.var(axis=(0, 1)) + left.mean(axis=0))
-    noise = np.random.default_rng(0).normal(size=(h, s, 1, 1)) * np.sqrt(left)[:, None]
-    low, high = np.quantile((drawn + noise).reshape(h * s, d, n), [0.025, 0.975], axis=0)
+    noise = np.random.default_rng(0).normal(size=(*drawn.shape[:2], 1, 1)) * np.sqrt(left)[:, None]
+    low, high = interval_of_draws(drawn + noise)
     return mean.T, sd.T, low.T, high.T

@@ -15,7 +15,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.model.likelihood import MAX_ENUMERATED
 from choicegp.prediction.assortments import Market, changed, column_named, numbers_of, one_assortment
-from choicegp.prediction.shares import NONE, Asked, answers_of_people, interval, share_draws, with_none
+from choicegp.prediction.shares import NONE, MarketOptions, answers_of_people, interval, share_draws, with_none
 
 _N_PRICES = 41
 _FEW = 0.05  # share of draws that may have no price
@@ -24,7 +24,7 @@ _CERTAIN = 1e-6  # a share this close to 0 or 1 does not react to anything
 
 
 def elasticities(
-    fitted: Fitted, feature: str, assortment: Any, step: float, asked: Asked
+    fitted: Fitted, feature: str, assortment: Any, step: float, asked: MarketOptions
 ) -> tuple[pd.DataFrame, Market]:
     """Return own and cross elasticities, d log share / d log feature, by central differences; and what was offered."""
     step = number_option("step", step, 1e-4, 0.5)
@@ -54,7 +54,7 @@ def elasticities(
 
 
 def worth(
-    fitted: Fitted, feature: str, in_terms_of: str, change: Any, assortment: Any, asked: Asked
+    fitted: Fitted, feature: str, in_terms_of: str, change: Any, assortment: Any, asked: MarketOptions
 ) -> tuple[pd.DataFrame, Market]:
     """Return the change of price that leaves P(kept) as it was when a feature changes; and what was offered."""
     market = _enumerable(one_assortment(fitted, assortment))
@@ -85,7 +85,7 @@ def worth(
     return frame, everything.offering([np.concatenate([rows, len(market.ids) + np.arange(len(rows))])])
 
 
-def diversion(fitted: Fitted, object_id: Any, assortment: Any, asked: Asked) -> tuple[pd.DataFrame, Market]:
+def diversion(fitted: Fitted, object_id: Any, assortment: Any, asked: MarketOptions) -> tuple[pd.DataFrame, Market]:
     """Return where people go when an object is withdrawn, and what was offered."""
     market = _enumerable(one_assortment(fitted, assortment))
     rows, place = market.rows[0], market.place(object_id)

@@ -16,7 +16,7 @@ from choicegp.checks import counted, whole_number
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.prediction.assortments import Market
-from choicegp.prediction.shares import Asked, answers_of_people, interval
+from choicegp.prediction.shares import MarketOptions, answers_of_people, interval
 
 N_SETS = 40
 _LARGEST = 6  # objects of a set by which people are compared
@@ -83,7 +83,7 @@ def stability_in_words(stability: float) -> str:
     return "the answers do not settle the segments; ask for fewer, or ask people more questions"
 
 
-def segments(fitted: Fitted, k: int, asked: Asked) -> Segments:
+def segments(fitted: Fitted, k: int, asked: MarketOptions) -> Segments:
     """Find k segments of the respondents."""
     study = fitted.study
     if study is None:

@@ -31,7 +31,7 @@ _TOGETHER = 4_000_000  # utilities from which answers are found at a time
 _MOST_TOGETHER = 400  # objects whose utilities are drawn jointly
 
 
-class Asked(NamedTuple):
+class MarketOptions(NamedTuple):
     """Who is asked, how often utilities are drawn, and which of several kept objects is taken.
 
     Attributes
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     def of(
         cls, fitted: Fitted, people: Any = None, n_draws: int = N_DRAWS, random_state: int | None = 0,
         take: str = "equal",
-    ) -> "Asked":  # fmt: skip
+    ) -> "MarketOptions":  # fmt: skip
         """Check what a user asks for."""
         check_one_of("take", take, TAKE_RULES)
         return cls(_numbers(fitted, people), whole_number("n_draws", n_draws, 2), seed(random_state), take)
@@ -80,7 +80,7 @@ def _numbers(fitted: Fitted, people: Any) -> np.ndarray | None:
     return np.unique(numbers)
 
 
-def shares(fitted: Fitted, assortments: Any, asked: Asked) -> tuple[pd.DataFrame, Market]:
+def shares(fitted: Fitted, assortments: Any, asked: MarketOptions) -> tuple[pd.DataFrame, Market]:
     """Return the shares of the objects of every assortment, and what was offered."""
     market = market_of(fitted, assortments)
     frames = []
@@ -96,7 +96,7 @@ def shares(fitted: Fitted, assortments: Any, asked: Asked) -> tuple[pd.DataFrame
     return pd.concat(frames, ignore_index=True), market
 
 
-def what_if(fitted: Fitted, assortment: Any, changes: Any, asked: Asked) -> tuple[pd.DataFrame, Market]:
+def what_if(fitted: Fitted, assortment: Any, changes: Any, asked: MarketOptions) -> tuple[pd.DataFrame, Market]:
     """Return shares before and after changes, and the differences, from the same draws; and what was offered."""
     market = one_assortment(fitted, assortment)
     if not isinstance(changes, Mapping):
@@ -144,7 +144,7 @@ def interval(name: str, draws: np.ndarray) -> dict[str, np.ndarray]:
     return {name: draws.mean(axis=0), f"{name}_low": low, f"{name}_high": high}
 
 
-def share_draws(fitted: Fitted, market: Market, asked: Asked, some: list[int] | None = None) -> list[Taken]:
+def share_draws(fitted: Fitted, market: Market, asked: MarketOptions, some: list[int] | None = None) -> list[Taken]:
     """Return the shares (S, a) of all people in every draw, for each assortment or for some of them."""
     chunks = [
         [Taken(*(part.mean(axis=1) for part in taken)) for taken in chunk]
@@ -154,7 +154,7 @@ def share_draws(fitted: Fitted, market: Market, asked: Asked, some: list[int] | 
 
 
 def answers_of_people(
-    fitted: Fitted, market: Market, asked: Asked, some: list[int] | None = None
+    fitted: Fitted, market: Market, asked: MarketOptions, some: list[int] | None = None
 ) -> Iterator[list[Taken]]:
     """Yield, for a few draws at a time, the probabilities (s, R, a) of every person for each assortment."""
     rows = [market.rows[number] for number in (range(len(market.rows)) if some is None else some)]
@@ -196,7 +196,7 @@ def _distinct(fitted: Fitted, market: Market, rows: np.ndarray) -> tuple[Objects
     return Objects(*(part[rows[first]] for part in market.objects(fitted)[:2])), places.ravel()
 
 
-def _drawn(fitted: Fitted, objects: Objects, asked: Asked) -> Iterator[np.ndarray]:
+def _drawn(fitted: Fitted, objects: Objects, asked: MarketOptions) -> Iterator[np.ndarray]:
     """Yield joint draws (s, R, n, d) of the utilities, as many at a time as memory allows."""
     n_people = 1 if fitted.study is None else len(fitted.study.ids) if asked.people is None else len(asked.people)
     per_draw = n_people * len(objects.X) * fitted.n_utilities

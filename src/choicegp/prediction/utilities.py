@@ -7,8 +7,8 @@ from jax import Array
 
 from choicegp.checks import seed, whole_number
 from choicegp.compute.programs import program
+from choicegp.data.packing import FeatureScaling
 from choicegp.data.pareto import undominated
-from choicegp.data.scaling import FeatureScaling
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Utilities
 from choicegp.inference.expectation import sobol_normals

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed, plain
 from choicegp.errors import ChoiceGPError, Defect, ReadingNote
+from choicegp.reading.cells import NumberForm, read_numbers, tidy_id
 from choicegp.reading.defects import Kind, Question, factorized, is_missing
-from choicegp.reading.numbers import NumberForm, read_numbers
-from choicegp.reading.text import read_file, tidy_id
+from choicegp.reading.text import read_file
 
 _TOTALS = frozenset(["total", "totals", "grand total", "sum", "summe", "gesamt", "somme", "suma", "totale", "totaal"])
 _NO_NUMBERS = NumberForm()
@@ -24,7 +24,7 @@ _CLOSE = 0.75
 class Roles(NamedTuple):
     """Names of the columns of a long table; in a wide table, the parts of the names before the separator.
 
-    The id of a set may be in several columns.
+    The id of a set may be in several columns.  With ``worst``, ``chosen`` says what is the best.
     """
 
     set_id: str | Sequence[str] | None
@@ -34,6 +34,7 @@ class Roles(NamedTuple):
     respondent: str | None
     weight: str | None
     kind: str | None = None
+    worst: str | None = None
 
     def columns(self) -> list[tuple[str, Any]]:
         """Return pairs of a role and the name of a column."""
@@ -49,7 +50,8 @@ class LongColumns(NamedTuple):
 
     ``absent`` marks alternatives that a wide table lists but leaves empty: they were not shown. ``one_chosen`` says
     that a wide table names the one chosen alternative of each set, and ``found`` lists defects of such names: their
-    kind, the problem, and the place of the set's first row here.
+    kind, the problem, and the place of the set's first row here. ``worst`` marks the worst object where ``chosen``
+    marks the best one, and ``by_default`` says that no one has named the features.
     """
 
     rows: NDArray[np.int64]
@@ -68,6 +70,8 @@ class LongColumns(NamedTuple):
     remarks: tuple[Warning, ...] = ()
     totals: Defect | None = None
     covariates: pd.DataFrame | None = None
+    worst: pd.Series | None = None
+    by_default: bool = False
 
 
 class Opened(NamedTuple):
@@ -85,6 +89,18 @@ def question_of(kind: str | None) -> tuple[Question, str | None]:
     if kind is None or not isinstance(kind, str):
         return "keep", kind
     return (kind, None) if kind in get_args(Question) else ("keep", kind)  # type: ignore[return-value]  # one of them
+
+
+def answer_columns(chosen: Any, question: Question) -> tuple[Any, str | None]:
+    """Return the column of answers, or the columns of the best and of the worst."""
+    if not isinstance(chosen, list | tuple):
+        return chosen, None
+    if question != "best-worst" or len(chosen) != 2:
+        raise ChoiceGPError(
+            f"chosen must be the name of a column, not {kind_of(chosen)}; two columns, which mark the best and the "
+            "worst, go with kind='best-worst'"
+        )
+    return chosen[0], chosen[1]
 
 
 def long_columns(
@@ -112,14 +128,17 @@ def long_columns(
     absent = [(role, name) for role, name in roles.columns() if name not in table.columns]
     if absent:
         names = ", ".join(f"{name!r} ({role})" for role, name in absent)
-        no_choices = "; pass chosen=None (--no-choices) if there are no choices" if "chosen" in dict(absent) else ""
+        without = {"object_id": "the objects have no ids", "chosen": "there are no choices"}
+        if_none = "".join(
+            f"; pass {role}=None (--no-{'choices' if role == 'chosen' else 'object-id'}) if {said}"
+            for role, said in without.items() if role in dict(absent)
+        )  # fmt: skip
         free = [column for column in table.columns if column not in taken]
         offered = _offered(roles, absent, free)
-        unknown = ", ".join(f"{role}='COLUMN'" for role in dict(absent) if role not in offered)
-        name_them = f"; name the right one with {unknown}" if unknown else ""
-        raise ChoiceGPError(
-            f"{source}: there is no column {names}; {_hints(offered, free)}{has}{name_them}{no_choices}"
-        )
+        unknown = [f"{role}='COLUMN'" for role in dict(absent) if role not in offered]
+        ones = "one" if len(unknown) == 1 else "ones"
+        name_them = f"; name the right {ones} with {', '.join(unknown)}" if unknown else ""
+        raise ChoiceGPError(f"{source}: there is no column {names}; {_hints(offered, free)}{has}{name_them}{if_none}")
     of_people = name_list(covariates, "covariates") if len(covariates) else []
     if of_people and roles.respondent is None:
         raise ChoiceGPError("covariates describe the respondents: pass respondent=COLUMN too")
@@ -149,7 +168,7 @@ def long_columns(
     set_id = joined_ids([table[name] for role, name in roles.columns() if role == "set_id"])
     return LongColumns(
         rows=rows, source=source, features=chosen_features, set_id=set_id, remarks=remarks, totals=totals,
-        covariates=table[of_people] if of_people else None, **found,
+        covariates=table[of_people] if of_people else None, by_default=features is None, **found,
     )  # fmt: skip
 
 
@@ -174,7 +193,7 @@ def _offered(roles: Roles, absent: Sequence[tuple[str, Any]], free: Sequence[Any
 
 
 def _hints(offered: dict[str, Any], free: Sequence[Any]) -> str:
-    offers = ", ".join(f"{role}={one!r}" for role, one in offered.items())
+    offers = ", ".join(repr(one) if role == "worst" else f"{role}={one!r}" for role, one in offered.items())
     hint = wide_hint(free)
     return (f"did you mean {offers}? " if offers else "") + (f"{hint}; " if hint else "")
 

@@ -35,10 +35,13 @@ ADVICE = {
     "missing-feature": "to leave such sets out, pass missing='skip'; where a missing value says something, pass "
     "missing='level'",
     "not-a-number": "for numbers with a currency, a unit or a decimal comma, pass numbers=['COLUMN']",
+    "none-and-object": "to leave such sets out, pass on_error='skip'",
+    "unknown-alternative": "to leave such sets out, pass on_error='skip'",
+    "not-one-worst": "where one column marks the best and another one the worst, pass chosen=['BEST', 'WORST']",
     "totals-row": "delete it, or pass on_error='skip'",
     "wrong-flag": "flags are 0/1, true/false, yes/no, ✓/✗, or one mark (x, 1, ✓) and blanks; if they are in another "
     "column, pass chosen='COLUMN'; for ranks, ratings, or best and worst, pass kind='ranking', kind='rating' or "
-    "kind='best-worst'",
+    "kind='best-worst'; to leave sets without an answer out, on_error='skip'",
     "several-marked": "where several objects may be kept, pass kind='keep'; to leave such sets out, on_error='skip'",
     "too-many-chosen": "if more were allowed, pass a larger at_most; to leave such sets out, on_error='skip'",
     "tied-rank": "if these are ratings, of which the largest is the best, pass kind='rating'; to leave such sets out, "
@@ -46,7 +49,10 @@ ADVICE = {
 }
 
 # After one of these it is not clear whether anything was chosen: reporting that too would mislead.
-CHOICE_UNCLEAR = ("chosen-not-shown", "unknown-object", "wrong-flag", "missing-id", "empty-set", "unknown-alternative")
+CHOICE_UNCLEAR = (
+    "none-and-object", "chosen-not-shown", "unknown-object", "wrong-flag", "missing-id", "empty-set",
+    "unknown-alternative",
+)  # fmt: skip
 
 
 class Draft(NamedTuple):

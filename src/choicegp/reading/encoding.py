@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from choicegp.checks import as_table, check_distinct, kind_of, listed, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect
+from choicegp.reading.cells import is_float, reads_as_number
 from choicegp.reading.defects import Missing, Places, factorized, is_missing
-from choicegp.reading.numbers import is_float, reads_as_number
 
 MAX_CATEGORIES = 1000
 MISSING = "(missing)"
@@ -294,7 +294,7 @@ def _few_enough(name: str, categories: Sequence[Any]) -> tuple[Any, ...]:
     if len(categories) > MAX_CATEGORIES:
         raise ChoiceGPError(
             f"feature {name!r} has {len(categories)} categories, more than {MAX_CATEGORIES}; "
-            "is it an id or free text? Leave it out or group its categories"
+            "is it an id or free text? Name the other columns by features=['COLUMN', 'COLUMN'], or group its categories"
         )
     return tuple(categories)
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from choicegp.checks import id_array, plain
-from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingWarning
+from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingNote, ReadingWarning
+from choicegp.reading.cells import MARKED, NOTHING, Report, read_flags, read_marks, remarks_on_words
 from choicegp.reading.columns import LongColumns, wide_hint
 from choicegp.reading.defects import (
     ADVICE,
@@ -24,11 +25,12 @@ from choicegp.reading.defects import (
     offsets_of,
 )
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
-from choicegp.reading.flags import MARKED, Report, read_flags, read_marks
-from choicegp.reading.numbers import remarks_on_words
 
 _PEOPLE = re.compile(r"(respondent|participant|person|people|subject|user|panelist|resp|who)s?[ _.-]?(id|nr|no)?", re.I)
 _DEFAULT = Rules()
+_FEWEST_SETS = 5  # of which a pattern is no accident
+_FIRST_SETS = 20  # looked at before all
+_MOST_NAMED = 6  # columns in a warning
 
 
 def read_long(
@@ -59,7 +61,9 @@ def read_long(
         findings.in_sets(kind, problem, of_set[[place]], rows=columns.rows[[place]])
     shown = _shown(columns, of_set >= 0, report, findings)
     marks = chosen = None
-    if columns.chosen is not None and rules.question in MARKED:
+    if columns.chosen is not None and columns.worst is not None:
+        marks = _best_and_worst(columns.chosen, columns.worst, of_set >= 0, shown, report, findings)
+    elif columns.chosen is not None and rules.question in MARKED:
         marks = read_marks(columns.chosen, rules.question, shown, report)
     elif rules.question in MARKED:
         raise ChoiceGPError(
@@ -68,11 +72,12 @@ def read_long(
         )
     elif columns.chosen is not None:
         chosen = _chosen(columns.chosen, of_set >= 0, shown, report, findings)
-    entries = np.flatnonzero(shown)
+    nothing = _nothing(columns, labels, shown, chosen, rules, report, findings)
+    entries = np.flatnonzero(shown & ~nothing)
     entries = entries[np.argsort(of_set[entries], kind="stable")]
     X, ids, encoding, flat = _objects(columns, entries, encoding, rules, report, findings)
     offsets = offsets_of(np.bincount(of_set[entries], minlength=len(set_ids)))
-    _remark_on_sets(columns, of_set, first_of_set, np.diff(offsets), findings)
+    _remark_on_sets(columns, of_set, entries, np.diff(offsets), findings)
     draft = Draft(
         X=X,
         object_ids=ids,
@@ -103,13 +108,20 @@ def _rows_without_sets(columns: LongColumns, lost: NDArray[np.int64]) -> list[De
 def _remark_on_sets(
     columns: LongColumns,
     of_set: NDArray[np.int64],
-    first_of_set: NDArray[np.int64],
+    entries: NDArray[np.int64],
     sizes: NDArray[np.int64],
     findings: Findings,
 ) -> None:
     """Warn where the id of a set seems to lack a column, or a table to be a wide one."""
     names = [name for name in columns.features.columns if _PEOPLE.fullmatch(str(name))]
     set_id = columns.set_id.name
+    if columns.by_default:
+        ids = None if columns.object_id is None else columns.object_id.iloc[entries]
+        shown_again = ids is not None and ids.nunique() < len(entries)
+        findings.remarks += _remarks_on_roles(
+            columns.features.iloc[entries], of_set[entries], names, shown_again=shown_again
+        )
+    first_of_set = _first_places(of_set)
     for name in names:
         codes = factorized(columns.features[name])[0]
         if (codes != codes[first_of_set][of_set])[of_set >= 0].any():
@@ -132,10 +144,91 @@ def _remark_on_sets(
                 + ("" if set_id is None else f"; pass set_id={['respondent', set_id]!r}")
             )
         )
+    elif columns.respondent is None and columns.absent is None:
+        findings.remarks += _remark_on_scattered(of_set, len(sizes), set_id)
     hint = wide_hint(list(columns.features.columns)) if sizes.max() == 1 and columns.absent is None else ""
     if hint:
         findings.advice["wrong-flag"] = hint
         findings.remarks.append(ReadingWarning(f"every set shows one object, and {hint}"))
+
+
+def _remarks_on_roles(
+    features: pd.DataFrame, of_set: NDArray[np.int64], passed_over: list[str], *, shown_again: bool
+) -> list[Warning]:
+    """Warn of features (n, c) that seem to be none; ``of_set`` (n,) is the set of each row, which lie end to end."""
+    several = np.bincount(of_set, minlength=1)[of_set] > 1
+    sets, of_set = np.unique(of_set[several], return_inverse=True)
+    if len(sets) < _FEWEST_SETS or len(features.columns) < 2:
+        return []
+    sizes = np.bincount(of_set)
+    named = {str(name): column[several] for name, column in features.items() if name not in passed_over}
+    what = {name: said for name, column in named.items() if (said := _seems_to_be(column, of_set, sizes, shown_again))}
+    rest = [str(name) for name in features.columns if str(name) not in what]
+    leave = f"pass features={rest!r}" if 0 < len(rest) <= _MOST_NAMED else "name the columns of features"
+    return [
+        ReadingWarning(f"column {name!r} is read as a feature, but {said}; to leave it out, {leave}")
+        for name, said in what.items()
+    ]
+
+
+def _seems_to_be(column: pd.Series, of_set: NDArray[np.int64], sizes: NDArray[np.int64], shown_again: bool) -> str:
+    """Say what a column seems to be, if it is no feature."""
+    if (is_numeric_dtype(column.dtype) or column.dtype == bool) and not column.isna().any():
+        values = column.to_numpy(dtype=np.float64)
+        # Where no object is shown again, it may well number the objects.
+        if shown_again and np.ptp(values) == len(values) - 1.0 and np.all(np.diff(np.sort(values)) == 1.0):
+            return "its values number the rows"
+        first = of_set < _FIRST_SETS
+        for pattern, said in _OF_NUMBERS:
+            if pattern(values[first], of_set[first], sizes[:_FIRST_SETS]) and pattern(values, of_set, sizes):
+                return said
+    codes = factorized(column)[0]
+    of_first = codes[np.cumsum(sizes) - sizes]
+    if np.ptp(of_first) and np.array_equal(codes, of_first[of_set]):
+        return (
+            "all objects of a set share its value, so it cannot say which of them is better; if it describes people, "
+            f"pass covariates={[str(column.name)]!r} and respondent='COLUMN'"
+        )
+    return ""
+
+
+def _numbers_places(values: NDArray[np.float64], of_set: NDArray[np.int64], sizes: NDArray[np.int64]) -> bool:
+    """Say whether the values are 1, 2, ... (or 0, 1, ...) in every set."""
+    place = np.arange(len(values)) - (np.cumsum(sizes) - sizes)[of_set]
+    ordered = values[np.lexsort((values, of_set))]
+    return bool(np.all(ordered == place + 1.0) or np.all(ordered == place))
+
+
+def _marks_one(values: NDArray[np.float64], of_set: NDArray[np.int64], sizes: NDArray[np.int64]) -> bool:
+    """Say whether one object of every set is marked by 1 and all others by 0."""
+    if sizes.min() < 3 or not np.all((values == 0.0) | (values == 1.0)):
+        return False
+    return bool(np.all(np.bincount(of_set, weights=values, minlength=len(sizes)) == 1.0))
+
+
+_OF_NUMBERS = (
+    (_numbers_places, "its values number the objects of every set"),
+    (_marks_one, "it marks one object of every set: it seems to be an answer"),
+)
+
+
+def _remark_on_scattered(of_row: NDArray[np.int64], n_sets: int, set_id: object) -> list[Warning]:
+    """Warn where the rows of most sets lie in several pieces: then several people seem to share the ids.
+
+    Pieces of single rows are no sign of that: the table may be in any order.
+    """
+    known = of_row[of_row >= 0]
+    starts = np.flatnonzero(np.diff(known, prepend=-1))
+    n_pieces = np.bincount(known[starts], minlength=n_sets)
+    if n_sets < 2 or 2 * np.sum(n_pieces > 1) <= n_sets or len(known) < 2 * len(starts):
+        return []
+    name_them = "" if set_id is None else f"; pass set_id={['respondent', set_id]!r}"
+    return [
+        ReadingWarning(
+            f"the rows of {np.sum(n_pieces > 1)} of {n_sets} sets lie in several places of the table: if several "
+            f"people answered sets of one id, the set id lacks a column such as the respondent{name_them}"
+        )
+    ]
 
 
 def _first_places(codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -163,6 +256,51 @@ def _chosen(
     findings.remarks += [] if note is None else [note]
     report("chosen-not-shown", "the object is chosen but was not shown", np.flatnonzero(in_set & chosen & ~shown))
     return chosen
+
+
+def _best_and_worst(
+    best: pd.Series, worst: pd.Series, in_set: NDArray[np.bool_], shown: NDArray[np.bool_], report: Report,
+    findings: Findings,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return 1 for the best and -1 for the worst of each set, which two columns of flags mark."""
+    marked = []
+    for column, what in ((best, "best"), (worst, "worst")):
+        flags, _, note = read_flags(column, f"mark of the {what}", in_set, shown, report)
+        findings.remarks += [] if note is None else [note]
+        marked.append(flags)
+    report("best-is-worst", "the object is marked as the best and as the worst", np.flatnonzero(marked[0] & marked[1]))
+    return marked[0] * 1.0 - marked[1] * 1.0
+
+
+def _nothing(
+    columns: LongColumns, labels: NDArray[Any] | None, shown: NDArray[np.bool_], chosen: NDArray[np.bool_] | None,
+    rules: Rules, report: Report, findings: Findings,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Mark rows of "none of these", which are no objects where keeping nothing is an answer."""
+    if labels is None or columns.absent is not None or rules.question in MARKED:
+        return np.zeros(len(shown), dtype=bool)
+    codes, distinct = factorized(columns.object_id)
+    names = np.array([*(str(one).strip(" .").casefold() in NOTHING for one in distinct), False])[codes] & shown
+    if not names.any():
+        return names
+    of_set = factorized(columns.set_id)[0]
+    n_with, n_sets = (len(np.unique(of_set[rows])) for rows in (names, shown))
+    has_features = not all(is_missing(column[names]).all() for _, column in columns.features.items())
+    if has_features and (n_with < 2 or 2 * n_with < n_sets):  # one object among others that is called so
+        return np.zeros(len(shown), dtype=bool)
+    name = labels[names][0]
+    if rules.empty != "none":
+        findings.advice["missing-feature"] = f"if {name!r} means that nothing is kept, pass empty='none'"
+        findings.remarks.append(
+            ReadingWarning(f"{name!r} is read as an object; if it means that nothing is kept, pass empty='none'")
+        )
+        return np.zeros(len(shown), dtype=bool)
+    findings.remarks.append(ReadingNote(f"{name!r} is no object: choosing it was read as keeping nothing"))
+    if chosen is not None:
+        kept = np.bincount(of_set[(of_set >= 0) & chosen & ~names], minlength=of_set.max(initial=0) + 1) > 0
+        both = np.flatnonzero(names & chosen & kept[of_set])
+        report("none-and-object", f"{name!r} is chosen, and an object too", both)
+    return names
 
 
 def _objects(

@@ -71,7 +71,7 @@ def expanded(draft: Draft, findings: Findings, rules: Rules) -> Draft:
     if rules.at_most is not None:
         return _limited(draft, findings, rules.at_most)
     if rules.question == "yes-no":
-        return _singles(draft)
+        return singles(draft)
     if draft.marks is None:  # questions without answers
         return draft
     sets = {"best-worst": _best_and_worst, "ranking": _choices_of_the_best, "rating": _pairs}[rules.question]
@@ -148,7 +148,8 @@ def _rebuilt(draft: Draft, answers: list[_Sets]) -> Draft:
     )
 
 
-def _singles(draft: Draft) -> Draft:
+def singles(draft: Draft) -> Draft:
+    """Make a set of its own of every object that is shown."""
     sizes = np.diff(draft.offsets)
     parents = np.repeat(np.arange(len(sizes)), sizes)
     if (sizes == 1).all():

@@ -19,9 +19,9 @@ from choicegp.checks import (
     unique_index,
 )
 from choicegp.errors import ChoiceGPError, Defect
+from choicegp.reading.cells import yes_or_no
 from choicegp.reading.defects import Draft, Findings, Missing, Places, is_missing, offsets_of
 from choicegp.reading.encoding import FeatureEncoding, check_encoding
-from choicegp.reading.flags import yes_or_no
 
 _SET_TYPES = (list, tuple, range, np.ndarray, pd.Series, pd.Index, set, frozenset)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from choicegp.checks import kind_of, listed
 from choicegp.errors import ChoiceGPError, ReadingNote
 from choicegp.files import replaced_when_complete
-from choicegp.reading.numbers import MISSING_WORDS, numbers_in_text
+from choicegp.reading.cells import numbers_in_text, tidy_id, tidy_numbers
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 _EXCEL = (".xlsx", ".xlsm")
@@ -32,6 +32,7 @@ _SUFFIXES = (*_SEPARATORS, ".parquet", *_EXCEL)
 # In bytes. What is longer is no table, and a file without an end must not fill the memory.
 _LONGEST_LINE = 2**24
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_UNNAMED = "\0"  # begins the name of a column without one; no file of text holds it
 _LONGEST_CELL = 2**17  # the limit of Python's own csv module
 # Floats must come back as they were written; from 3.1 on pandas does so by itself and deprecates the option.
 _PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
@@ -233,7 +234,7 @@ def _read_text(file: Path, text: str, separator: str, ids: Sequence[str], as_tex
 
 def _tidied(file: Path, frame: pd.DataFrame, ids: Sequence[str], as_text: bool = False) -> FileTable:
     """Leave out empty rows, and turn columns of ids and (unless they stay text) of numbers into what they are."""
-    rows = np.arange(len(frame)) + 2
+    frame, rows = _without_empty_columns(file, frame), np.arange(len(frame)) + 2
     filled = np.flatnonzero(np.asarray(frame.notna()).any(axis=1))
     if len(filled) < len(frame):
         frame, rows = frame.iloc[filled].reset_index(drop=True), rows[filled]
@@ -241,7 +242,7 @@ def _tidied(file: Path, frame: pd.DataFrame, ids: Sequence[str], as_text: bool =
         raise ChoiceGPError(f"{file} has a header but no rows")
     for name in frame.columns:
         column = frame[name]
-        tidy = tidy_id(column) if name in ids else column if as_text else _tidy(column)
+        tidy = tidy_id(column) if name in ids else column if as_text else tidy_numbers(column)
         if tidy is not column:  # setting thousands of columns takes long
             frame[name] = tidy
     return FileTable(frame, rows)
@@ -257,8 +258,7 @@ def _checked_records(file: Path, text: str, separator: str) -> list[str]:
     try:
         for row, record in enumerate(reader, start=1):
             if row == 1:
-                names = [name.strip() for name in record]
-                _check_names(file, names)
+                names = _column_names(file, [name.strip() for name in record])
             elif len(record) > len(names) or (len(record) < len(names) and any(map(str.strip, record))):
                 raise _ragged(file, row, len(record), len(names))
     except csv.Error as error:
@@ -274,8 +274,7 @@ def _checked_records(file: Path, text: str, separator: str) -> list[str]:
 def _checked_lines(file: Path, text: str, separator: str) -> list[str]:
     """Check a text without quotation marks, where rows are lines and cells can be counted all at once."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n") + "\n"
-    names = [name.strip() for name in lines[: lines.index("\n")].split(separator)]
-    _check_names(file, names)
+    names = _column_names(file, [name.strip() for name in lines[: lines.index("\n")].split(separator)])
     letters = np.frombuffer(lines.encode(), dtype=np.uint8)
     ends = np.flatnonzero(letters == ord("\n"))
     if len(letters) > _LONGEST_CELL:
@@ -298,11 +297,8 @@ def _check_cells(file: Path, letters: NDArray[np.uint8], separator: str, ends: N
         raise ChoiceGPError(f"{file}, row {row}: a cell is longer than {_LONGEST_CELL} bytes")
 
 
-def _ragged(file: Path, row: int, n_cells: int, n_columns: int) -> ChoiceGPError:
-    return ChoiceGPError(f"{file}, row {row}: the row has {n_cells} cells, but the header has {n_columns}")
-
-
-def _check_names(file: Path, names: Sequence[Any]) -> None:
+def _column_names(file: Path, names: Sequence[str]) -> list[str]:
+    """Return the names of columns; those without a name, which must be empty, get names that no file holds."""
     if not any(names):
         raise ChoiceGPError(f"{file}: the first row must hold the column names, but it is blank")
     if len(names) == 1 and any(mark in names[0] for mark in ";\t,"):
@@ -310,47 +306,53 @@ def _check_names(file: Path, names: Sequence[Any]) -> None:
         raise ChoiceGPError(
             f"{file}: its columns seem to be separated by {mark!r}; save it with commas (.csv) or tabs (.tsv)"
         )
+    if sum(not name.strip() for name in names) > 100:  # more than a spreadsheet writes beside a table
+        _check_names(file, names)
+    found = [name if name.strip() else f"{_UNNAMED}{position}" for position, name in enumerate(names, start=1)]
+    _check_names(file, found)
+    return found
+
+
+def _check_names(file: Path, names: Sequence[Any]) -> None:
+    """Refuse columns without a name or of equal names."""
     seen: set[Any] = set()
     for position, name in enumerate(names, start=1):
         if not str(name).strip():
-            raise ChoiceGPError(f"{file}: column {position} has no name")
+            raise _nameless(file, position)
         if name in seen:
             raise ChoiceGPError(f"{file}: the column name {name!r} appears twice")
         seen.add(name)
 
 
-def _tidy(column: pd.Series) -> pd.Series:
-    """Turn a column of numbers and words for 'missing' into numbers."""
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return column
-    distinct = pd.Index(column.dropna().unique())
-    words = distinct[[isinstance(value, str) and value.strip() in MISSING_WORDS for value in distinct]]
-    if len(words) == 0:
-        return column
-    rest = pd.to_numeric(pd.Series(distinct.difference(words, sort=False)), errors="coerce")
-    if len(rest) == 0 or rest.isna().any():
-        return column
-    return pd.to_numeric(column.mask(column.isin(words)))
+def _without_empty_columns(file: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """Leave out columns without a name, as spreadsheets write them beside a table; they must be empty."""
+    unnamed = [name for name in frame.columns if str(name).startswith(_UNNAMED)]
+    for name in unnamed:
+        if frame[name].notna().any():
+            raise _nameless(file, int(name.removeprefix(_UNNAMED)))
+    return frame.drop(columns=unnamed) if unnamed else frame
 
 
-def tidy_id(column: pd.Series) -> pd.Series:
-    """Ids that are whole numbers, written plainly, become numbers; all others stay text."""
-    distinct = column.dropna().unique()
-    if not all(
-        value.isascii() and value.isdigit() and str(int(value)) == value and len(value) < 18 for value in distinct
-    ):
-        return column
-    if column.isna().any():
-        whole = [int(value) if isinstance(value, str) else None for value in column]
-        return pd.Series(whole, dtype=object, index=column.index)
-    return column.astype(np.int64)
+def _nameless(file: Path, position: int) -> ChoiceGPError:
+    return ChoiceGPError(f"{file}: column {position} has no name; name it, or delete it")
+
+
+def _ragged(file: Path, row: int, n_cells: int, n_columns: int) -> ChoiceGPError:
+    """Return the error of a row that has more or fewer cells than the header."""
+    if n_columns == 1:
+        hint = "the first row must hold the column names: delete what stands above them"
+    elif n_cells > n_columns:
+        hint = "put a cell that holds a separator, such as 1,549, into quotation marks"
+    else:
+        hint = "fill the row up, or delete it"
+    return ChoiceGPError(f"{file}, row {row}: the row has {n_cells} cells, but the header has {n_columns}; {hint}")
 
 
 def _read_excel(file: Path, content: bytes, ids: Sequence[str]) -> FileTable:
     from choicegp.reading.excel import read_sheet
 
     frame, remarks = read_sheet(file, content)
-    _check_names(file, frame.columns.tolist())
+    frame = frame.set_axis(pd.Index(_column_names(file, frame.columns.tolist()), dtype=object), axis=1)
     words = [name for name in ids if name in frame and all(isinstance(value, str) for value in frame[name].dropna())]
     frame = frame.reset_index(drop=True).infer_objects()
     return _tidied(file, frame, words)._replace(remarks=tuple(remarks))

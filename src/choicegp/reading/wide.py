@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from choicegp.checks import kind_of, listed, plain
 from choicegp.errors import ChoiceDataError, ChoiceGPError, Defect, ReadingNote
+from choicegp.reading.cells import NOTHING, NumberForm, read_numbers
 from choicegp.reading.columns import (
     LongColumns,
     Roles,
@@ -20,9 +21,9 @@ from choicegp.reading.columns import (
     opened,
 )
 from choicegp.reading.defects import factorized, is_missing
-from choicegp.reading.numbers import NumberForm, read_numbers
 
 _NO_NUMBERS = NumberForm()
+_BETWEEN = (";", ",", "|", "/")  # what may stand between the alternatives that a cell lists
 
 
 def wide_columns(
@@ -54,8 +55,9 @@ def wide_columns(
         first = next(name for name in table.columns if name in turned)
         remarks = (*remarks, ReadingNote(f"columns such as {first!r} name the alternative first"))
         table = table.rename(columns=turned)
-    one_chosen = roles.chosen in table.columns and not any(name in table.columns for name in of_stub(roles.chosen))
-    groups = [*stubs, None if one_chosen else roles.chosen, roles.available, roles.object_id]
+    answers = [name for name in (roles.chosen, roles.worst) if name is not None]
+    of_all = [name for name in answers if name in table.columns and not any(c in table.columns for c in of_stub(name))]
+    groups = [*stubs, *(name for name in answers if name not in of_all), roles.available, roles.object_id]
     wanted = [column for stub in groups for column in of_stub(stub)] + of_sets
     missing = [name for name in wanted if name not in table.columns]
     if missing:
@@ -76,12 +78,16 @@ def wide_columns(
         set_id = joined_ids([table[name] for role, name in roles.columns() if role == "set_id"])
         _check_one_row_per_set(set_id, rows, source)
     table_features = _with_numbers(pd.DataFrame({stub: stacked(stub) for stub in stubs}), numbers)
-    chosen, found = None, list[tuple[str, str, int]]()
-    if one_chosen:
-        chosen, note, found = _named_choices(table[roles.chosen], names, source)
-        remarks = (*remarks, note)
-    elif roles.chosen is not None:
-        chosen = stacked(roles.chosen)
+    chosen: dict[str | None, pd.Series] = {}
+    found, n_lists = list[tuple[str, str, int]](), 0
+    for answer in answers:
+        if answer in of_all:
+            chosen[answer], how, own, is_list = _named_choices(table[answer], names, source)
+            best = "" if is_list or roles.worst else ", the best one unless you pass kind='keep'"
+            remarks = (*remarks, ReadingNote(f"column {answer!r} holds the {how}{best}"))
+            found, n_lists = found + own, n_lists + is_list
+        else:
+            chosen[answer] = stacked(answer)
     long_id = repeated(set_id)
     assert long_id is not None
     return LongColumns(
@@ -89,14 +95,15 @@ def wide_columns(
         source=source,
         set_id=long_id,
         object_id=pd.Series(names * m) if roles.object_id is None else stacked(roles.object_id),
-        chosen=chosen,
+        chosen=chosen.get(roles.chosen),
         available=None if roles.available is None else stacked(roles.available),
         respondent=repeated(table.get(roles.respondent)),
         weight=repeated(table.get(roles.weight)),
         kind=repeated(table.get(roles.kind)),
         features=table_features,
         absent=np.logical_and.reduce([is_missing(table_features[stub]) for stub in stubs]),
-        one_chosen=one_chosen,
+        one_chosen=roles.chosen in of_all and not n_lists,
+        worst=chosen.get(roles.worst),
         found=tuple(found),
         remarks=remarks,
         totals=totals,
@@ -105,7 +112,7 @@ def wide_columns(
 
 def _of_objects(roles: Roles) -> list[str]:
     """Return the beginnings of columns, one for each alternative, that are no features."""
-    return [str(stub) for stub in (roles.chosen, roles.available, roles.object_id) if stub is not None]
+    return [str(stub) for stub in (roles.chosen, roles.worst, roles.available, roles.object_id) if stub is not None]
 
 
 def _with_numbers(features: pd.DataFrame, numbers: NumberForm) -> pd.DataFrame:
@@ -118,15 +125,25 @@ def _with_numbers(features: pd.DataFrame, numbers: NumberForm) -> pd.DataFrame:
 
 def _named_choices(
     column: pd.Series, names: list[Any], source: str
-) -> tuple[pd.Series, ReadingNote, list[tuple[str, str, int]]]:
-    """Turn a column that names the chosen alternative of each set into flags, row by row; list its defects."""
+) -> tuple[pd.Series, str, list[tuple[str, str, int]], bool]:
+    """Turn a column that names the chosen alternative of each set into flags, row by row.
+
+    Also return what the column holds, its defects, and whether its cells are lists: all are where one names several.
+    """
     codes, distinct = factorized(column.mask(is_missing(column)))
     # Capital letters do not matter, unless they distinguish alternatives.
     fold = len({_word(name, True) for name in names}) == len(names)
     words = [_word(value, fold) for value in distinct]
-    nothing = dict.fromkeys(("none", "none of these", "neither", "nothing"), -1)
+    nothing = dict.fromkeys(NOTHING, -1)
     known, how = nothing | {_word(name, fold): j for j, name in enumerate(names)}, "names"
     by_position = nothing | {"0": -1} | {str(j + 1): j for j in range(len(names))}
+    for mark in _BETWEEN:
+        listed_words = [[part.strip() for part in word.split(mark)] for word in words]
+        single = {part for parts in listed_words for part in parts}
+        for meaning, form in ((known, "names"), (by_position, "positions, from 1,")):
+            if any(mark in word for word in words) and single <= meaning.keys() - nothing.keys() - {"0"}:
+                places = [{meaning[part] for part in parts} for parts in listed_words]
+                return _listed_choices(column, codes, places, len(names)), f"{form} of the kept alternatives", [], True
     if not all(word in known for word in words) and all(word in by_position for word in words):
         known, how = by_position, "positions, from 1,"
         if "0" in words and str(len(names)) not in words:
@@ -138,12 +155,15 @@ def _named_choices(
     said = ["is missing" if codes[i] < 0 else f"is {plain(column.iloc[i])!r}" for i in wrong]
     problems = [f"the chosen alternative {text}; the alternatives are {listed(names)}" for text in said]
     chosen = np.array([*(known.get(word, -1) for word in words), -1])[codes][:, None] == np.arange(len(names))
-    note = (
-        f"column {column.name!r} holds the {how} of one alternative per set, the best one unless you pass kind='keep'"
-    )
     places = (wrong * len(names)).tolist()
     found = [("unknown-alternative", problem, place) for problem, place in zip(problems, places, strict=True)]
-    return pd.Series(chosen.ravel(), name=column.name), ReadingNote(note), found
+    return pd.Series(chosen.ravel(), name=column.name), f"{how} of one alternative per set", found, False
+
+
+def _listed_choices(column: pd.Series, codes: NDArray[np.int64], places: list[set[int]], n: int) -> pd.Series:
+    """Turn lists of alternatives into flags; a blank is the list of nothing."""
+    chosen = np.array([*([j in own for j in range(n)] for own in places), [False] * n])[codes]
+    return pd.Series(chosen.ravel(), name=column.name)
 
 
 def _word(value: Any, fold: bool) -> str:

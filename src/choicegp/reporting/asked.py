@@ -77,7 +77,7 @@ class Asked(NamedTuple):
         return figure(drawn, number, alternative, f"Figure {number}. {caption}")
 
 
-def attempt(part: Callable[[], Markup | None]) -> Markup | None:
+def part_or_reason(part: Callable[[], Markup | None]) -> Markup | None:
     """Return a part of a report or, where the model cannot give it, the sentence that says why."""
     try:
         return part()

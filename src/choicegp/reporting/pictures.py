@@ -40,7 +40,7 @@ def _inline(svg: str, prefix: str, alternative: str) -> Markup:
     svg = _ID.sub(lambda found: found[1] + prefix, svg)
     svg = _GREY.sub(lambda found: f"var(--grey-{found[1].lower()})", svg)
     named = f'role="img" aria-label="{text(alternative)}"'
-    return Markup(_SIZE.sub(lambda found: f'{found[1]} {named} style="max-width: {found[2]}pt"', svg, count=1))
+    return Markup(_SIZE.sub(lambda found: f'{found[1]} {named} style="--wide: {found[2]}pt"', svg, count=1))
 
 
 def greys(page: str) -> str:

@@ -12,7 +12,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.evaluation.effects import Effects, model_effects
 from choicegp.files import check_place, replaced_when_complete
-from choicegp.reporting.asked import Asked, attempt, quietly, sentence
+from choicegp.reporting.asked import Asked, part_or_reason, quietly, sentence
 from choicegp.reporting.findings import (
     drivers_section,
     objects_section,
@@ -149,7 +149,7 @@ def _content(asked: Asked, name: str, section: Callable[[Asked], Markup | None])
     # What a user has named must be right: with a sentence in its place, the report would look complete.
     if name == "shares" and (asked.assortments is not None or asked.changes):
         return section(asked)
-    return attempt(lambda: section(asked))
+    return part_or_reason(lambda: section(asked))
 
 
 def _in_short(asked: Asked) -> Markup:

@@ -96,10 +96,10 @@ def drivers_in_words(model: "ChoiceGP", effects: Effects | None = None, *, sizes
 def _driver(effects: Effects, utility: int, feature: int) -> str:
     name = effects.names[feature]
     best = effects.best[utility, feature]
-    shown = in_digits(best, 4) if isinstance(best, float) else str(best)
+    shown = in_digits(best, 3) if isinstance(best, float) else str(best)
     return {
         "rises": f"rises with {name}",
         "falls": f"falls with {name}",
-        "non-monotone": f"is highest at {name} about {shown}",
+        "non-monotone": f"is highest where {name} is about {shown}",
         "categorical": f"is highest for {name} = {shown}",
     }[str(effects.direction[utility, feature])]

@@ -11,7 +11,7 @@ from choicegp.evaluation.calibration import calibration
 from choicegp.plotting.calibration_plot import draw_calibration, left_out_calibration
 from choicegp.plotting.model_plots import plot_elbo
 from choicegp.plotting.selection_plot import plot_selection
-from choicegp.reporting.asked import Asked, attempt, quietly, ranges, sentence
+from choicegp.reporting.asked import Asked, part_or_reason, quietly, ranges, sentence
 from choicegp.reporting.html import Markup, bullets, details, element, joined, paragraphs, table
 from choicegp.reporting.summaries import quality_in_words
 from choicegp.selection.loo import WHY_THEY_DIFFER
@@ -42,10 +42,10 @@ def fit_section(asked: Asked) -> Markup:
         parts.append(element("p", f"Intervals: {model.intervals_}."))
     if notes := getattr(result, "notes", ()):
         parts += [element("h3", "What happened on the way"), bullets([sentence(note) for note in notes])]
-    parts += [element("h3", "Is the approximation good enough?"), attempt(lambda: _diagnosis(asked))]
+    parts += [element("h3", "Is the approximation good enough?"), part_or_reason(lambda: _diagnosis(asked))]
     parts += [element("h3", "Are the probabilities honest?"), _honesty(asked)]
     if hasattr(model, "loo"):
-        parts += [element("h3", "Leave-one-out scores"), attempt(lambda: _left_out_scores(asked))]
+        parts += [element("h3", "Leave-one-out scores"), part_or_reason(lambda: _left_out_scores(asked))]
     if hasattr(model, "elbo_"):
         caption = "The evidence lower bound should rise and settle; a curve that still rises was stopped too early."
         drawn = asked.picture(plot_elbo(model), "The evidence lower bound over the steps of the fit.", caption)
@@ -62,10 +62,10 @@ def _diagnosis(asked: Asked) -> Markup:
 
 def _honesty(asked: Asked) -> Markup:
     if asked.held_out is not None:
-        return joined([attempt(lambda: _scores(asked)), attempt(lambda: _held_out(asked))])
+        return joined([part_or_reason(lambda: _scores(asked)), part_or_reason(lambda: _held_out(asked))])
     option = element("code", "--data FILE")
     how = joined(["No sets were held out. Pass some with choices (", option, ") to test the model on new sets."])
-    return joined([attempt(lambda: _by_leave_one_out(asked)), element("p", how, class_="fine")])
+    return joined([part_or_reason(lambda: _by_leave_one_out(asked)), element("p", how, class_="fine")])
 
 
 def _scores(asked: Asked) -> Markup:
@@ -99,10 +99,11 @@ def _calibrated(asked: Asked, found: pd.DataFrame, title: str) -> Markup:
     off = ~found["predicted"].between(found["low"], found["high"])
     mean = float(np.average(np.abs(found["predicted"] - found["observed"]), weights=found["objects"]))
     bins, outside = counted(len(found), "bin"), int(off.sum())
-    where = f"outside its interval in {outside} of {bins}" if outside else f"inside its interval in all {bins}"
+    place, where = ("outside", f"{outside} of {bins}") if outside else ("inside", f"all {bins}")
     verdict = (
         f"Predicted probabilities and observed shares differ by {mean:.3f} on average over "
-        f"{counted(int(found['objects'].sum()), 'object')}. The prediction is {where}."
+        f"{counted(int(found['objects'].sum()), 'object')}. The prediction lies {place} the "
+        f"95% interval of the observed share in {where}."
     )
     advice = (
         "That is more often than chance explains: treat the probabilities with care."

@@ -13,8 +13,7 @@ standard error.
 A site acts on differences of utilities only, so everything is done with differences to the first object of a set.
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.devices import in_threads
+from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.expectation import (
@@ -225,7 +225,7 @@ class _Scores:
         return scores
 
 
-class Refitter:
+class CavityFits:
     """Fits the posterior at the hyperparameters of ``posterior``, to all sets or to all but one."""
 
     def __init__(self, posterior: Posterior, problem: Problem, seed: int = 0) -> None:
@@ -295,7 +295,7 @@ def cavity_loo(
     clock : Clock
         Ends the refits.
     """
-    fits = Refitter(posterior, problem, seed)
+    fits = CavityFits(posterior, problem, seed)
     score = _Scores(problem, posterior.n_utilities, posterior.lapse)
     taken = _take_out(fits, score, n_sets)
     weight = taken.weight
@@ -323,7 +323,7 @@ class _TakenOut(NamedTuple):
     place: dict[int, tuple[int, int]]
 
 
-def _take_out(fits: Refitter, score: _Scores, n_sets: int) -> _TakenOut:
+def _take_out(fits: CavityFits, score: _Scores, n_sets: int) -> _TakenOut:
     """Take every set's own site out of its own marginal."""
     zeros = [np.zeros(n_sets) for _ in range(5)]
     result = _TakenOut(zeros[0], zeros[1], zeros[2], zeros[3], zeros[4], {})
@@ -341,10 +341,10 @@ def _take_out(fits: Refitter, score: _Scores, n_sets: int) -> _TakenOut:
 
 
 def _refitted(
-    fits: Refitter, score: _Scores, places: list[tuple[int, int]], n_jobs: int
+    fits: CavityFits, score: _Scores, places: list[tuple[int, int]], n_jobs: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores of some sets from fits without them, and whether these fits settled."""
-    settled = with_threads(lambda place: fits.without(*place), places, n_jobs)
+    settled = in_threads(lambda place: fits.without(*place), places, n_jobs)
     batches = fits.problem.batches
     own = [own_marginals(one, batches[k].rows[:, [column]]) for one, (k, column) in zip(settled, places, strict=True)]
     scores = np.zeros(len(places))
@@ -353,14 +353,6 @@ def _refitted(
         together = _Differences(*(np.concatenate(part) for part in zip(*(own[i] for i in mine), strict=True)))
         scores[mine] = score(number, together, np.array([places[i][1] for i in mine]))
     return scores, np.array([float(posterior.change) < _UNSETTLED for posterior in settled])
-
-
-def with_threads(work: Callable, over: Sequence, n_jobs: int) -> list:
-    """Map in parallel; the results are in order."""
-    if n_jobs == 1 or len(over) == 1:
-        return [work(one) for one in over]
-    with ThreadPoolExecutor(n_jobs) as pool:
-        return list(pool.map(with_settings_of_this_thread(work), over))
 
 
 class _Remedied(NamedTuple):

@@ -4,9 +4,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from choicegp.compute.devices import computing
+from choicegp.compute.devices import computing, linear_algebra_for
 from choicegp.compute.progress import progress_bar
-from choicegp.compute.threads import linear_algebra_for
 from choicegp.inference.driver import NOTHING
 from choicegp.prediction.kinds import choice_predictor
 from choicegp.selection.compare import HeldOut

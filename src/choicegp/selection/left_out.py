@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp.checks import seed
-from choicegp.compute.threads import linear_algebra_for
+from choicegp.compute.devices import linear_algebra_for
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
@@ -18,7 +18,7 @@ from choicegp.inference.problem import Problem, SetBatch
 from choicegp.model.error_models import KEPT_BY
 from choicegp.model.prior import THRESHOLD
 from choicegp.prediction.taking import answered
-from choicegp.selection.cavity import Refitter, cavities, own_marginals, sites_together
+from choicegp.selection.cavity import CavityFits, cavities, own_marginals, sites_together
 
 _N_POINTS = 256
 
@@ -51,7 +51,7 @@ def left_out_probabilities(fitted: Fitted, random_state: int | None = 0) -> Left
     problem, number = fitted.training_problem(), seed(random_state)
     found: dict[int, np.ndarray] = {}
     with linear_algebra_for(len(problem.valid)):
-        fits = Refitter(fitted.posterior, problem, number)
+        fits = CavityFits(fitted.posterior, problem, number)
         for batch, sites in zip(problem.batches, fits.full.sites, strict=True):
             columns = np.flatnonzero(batch.sets >= 0)
             if batch.errors.name not in KEPT_BY or len(columns) == 0:

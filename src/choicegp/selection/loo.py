@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from choicegp.checks import brief, check_one_of, counted, seed, whole_number
+from choicegp.compute.devices import linear_algebra_for, n_threads
 from choicegp.compute.progress import Clock
-from choicegp.compute.threads import linear_algebra_for, n_threads
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted, one_utility_note
 from choicegp.model.prior import THRESHOLD, Objects, threshold_like

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from choicegp.checks import counted
+from choicegp.compute.devices import linear_algebra_for
 from choicegp.compute.progress import Clock, progress_bar
-from choicegp.compute.threads import linear_algebra_for
 from choicegp.fitting.record import ChosenNumber, coinciding_notes
 from choicegp.selection.compare import (
     HeldOut,

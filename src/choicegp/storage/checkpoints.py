@@ -14,8 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+
+from choicegp import __version__
+from choicegp.compute.programs import present_device
+from choicegp.data.choices import ChoiceData
+from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError, FileWarning
 from choicegp.files import check_place
+from choicegp.fitting.options import FitOptions
+from choicegp.fitting.record import Fitted
 from choicegp.inference.driver import Keeper
 from choicegp.storage.archive import kind_of, read_archive, write_archive
 from choicegp.storage.records import Packed, packed, unpacked
@@ -24,6 +33,7 @@ FORMAT = "choicegp-checkpoint"
 _VERSION = 3
 _EVERY = 10.0  # seconds between two writings, at least
 _WORTH_A_FILE = 30.0  # seconds of work, where nobody has asked for a checkpoint
+_NO_MATTER = ("progress", "n_jobs", "max_seconds", "kernel", "drawn_seed")
 
 
 class BesideOutput(os.PathLike[str]):
@@ -182,3 +192,38 @@ def checkpointed(path: "str | os.PathLike[str]", belongs_to: str) -> Iterator[Ke
             )
         raise
     checkpoint.remove()
+
+
+def identity(data: ChoiceData | ChoiceFolder, options: FitOptions, warm: Fitted | None = None) -> str:
+    """Return a text to which a checkpoint belongs: it differs where the steps of a fit would differ.
+
+    It describes the options, the data and the fit at which this one starts, if any; the caller sets the device.
+
+    Parameters
+    ----------
+    data : ChoiceData or ChoiceFolder
+    options : FitOptions
+    warm : Fitted, optional
+    """
+    if options.drawn_seed:
+        raise ChoiceGPError("with random_state=None no fit continues another: give checkpoint= together with a seed")
+    platform = present_device().platform
+    leaves, structure = jax.tree.flatten(options.kernel)
+    kernel = str(structure), [np.asarray(leaf).tolist() for leaf in leaves]
+    wanted = {name: value for name, value in options._asdict().items() if name not in _NO_MATTER}
+    start = None if warm is None else (warm.elbo, hashlib.sha256(np.asarray(warm.posterior.mean).tobytes()).hexdigest())
+    return repr((__version__, platform, len(jax.devices(platform)), wanted, kernel, start, _fingerprint(data)))
+
+
+def _fingerprint(data: ChoiceData | ChoiceFolder) -> str:
+    """Return a fingerprint of the data; of a folder, of the names, sizes and times of its files."""
+    found = hashlib.sha256()
+    if isinstance(data, ChoiceFolder):
+        about = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in data.files]
+        found.update(repr((about, data.encoding.to_json())).encode())
+        return found.hexdigest()
+    for part in (data.X, data.flat_shown, data.offsets, data.flat_chosen, data.weights):
+        found.update(b"" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
+    for ids in (data.object_ids, data.respondents, data.kinds):
+        found.update(b"" if ids is None else repr(np.asarray(ids, dtype=object).tolist()).encode())
+    return found.hexdigest()

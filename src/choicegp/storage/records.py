@@ -24,9 +24,9 @@ from choicegp.inference.posterior import Draws, Factor, Posterior
 from choicegp.inference.reduced import ReducedState
 from choicegp.inference.respondents.steps import StudySites, StudyState
 from choicegp.inference.sites import Sites
-from choicegp.inference.sparse.plan import Course as SparseCourse
+from choicegp.inference.sparse.plan import SparseCourse
 from choicegp.inference.sparse.step import SparseState
-from choicegp.inference.sparse.stopping import Progress, Scored
+from choicegp.inference.sparse.stopping import LastGain, Scored
 from choicegp.model.kernels import Kernel
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.model.respondents import StudyPrior
@@ -36,7 +36,7 @@ RECORDS: dict[str, Any] = {
     f"{kind.__module__.removeprefix('choicegp.')}.{kind.__name__}": kind
     for kind in (
         Adam, CavityDiagnostics, Chain, Course, DenseState, Descent, Draws, Factor, FitResult, LooResult, MCMCState,
-        Objects, PaperCourse, PaperState, Parameters, Posterior, Progress, ReducedState, SampledBlock, Scored, Sites,
+        Objects, PaperCourse, PaperState, Parameters, Posterior, LastGain, ReducedState, SampledBlock, Scored, Sites,
         SparseCourse, SparseState, StepTrace, StudyPrior, StudySites, StudyState, UtilityPrior,
     )
 }  # fmt: skip

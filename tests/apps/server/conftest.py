@@ -11,7 +11,7 @@ import pytest
 
 from choicegp.apps.server.app import create_app
 from choicegp.apps.server.cards import Cards
-from choicegp.apps.server.results import Driver, Learned, Population, Segment, Share
+from choicegp.apps.server.results import Driver, Learned, LearnedPeople, Segment, Share
 from choicegp.apps.server.study_file import read_study
 from choicegp.elicitation.store import Store
 
@@ -76,7 +76,7 @@ class Stub:
         segments = (Segment(1, 0.6, "they keep what is cheap", ("participant-1",)), Segment(2, 0.4, "others", ("Zoë",)))
         pictures = {"shares": PICTURE, "segments": PICTURE}
         n = len(self._store.answers())
-        return Population(n, 2, 2, "the best score", shares, segments, "0.90: sure", pictures, b"people")
+        return LearnedPeople(n, 2, 2, "the best score", shares, segments, "0.90: sure", pictures, b"people")
 
 
 def laptops_like() -> pd.DataFrame:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from choicegp import ChoiceGP
-from choicegp.apps.server.learning import LEAST_AHEAD, Learner, Task
+from choicegp.apps.server.learning import LEAST_AHEAD, Learner, LearningTask
 from choicegp.apps.server.population import LEAST_PEOPLE, pooled, separate
 from choicegp.apps.server.results import Setup, learned_of, packed_result, population_of
 from choicegp.apps.server.standing import standing
@@ -35,7 +35,7 @@ def test_first_sets_differ_between_people(learner):
 
 
 def test_the_next_sets_are_new_and_say_why(learner):
-    found = learner.next_sets(Task(1, SHOWN, CHOSEN, ASKED), 0)
+    found = learner.next_sets(LearningTask(1, SHOWN, CHOSEN, ASKED), 0)
     assert len({frozenset(one.shown) for one in found} - ASKED) == LEAST_AHEAD
     assert "bits about the utilities" in found[0].reason
     assert found[0].model == "8 answers"
@@ -49,12 +49,12 @@ def test_as_many_sets_as_are_needed_until_her_next_turn(n_since, n_left, expecte
     table = pd.DataFrame({"x": range(12)}, index=[f"o{i}" for i in range(12)])
     setup = SETUP._replace(columns=("x",), design="random", sets=8 + n_left)
     shown = tuple((f"o{i}", f"o{i + 1}") for i in range(8))
-    task = Task(1, shown, shown, frozenset(map(frozenset, shown)))
+    task = LearningTask(1, shown, shown, frozenset(map(frozenset, shown)))
     assert len(Learner(setup, table).next_sets(task, n_since)) == expected
 
 
 def test_what_the_answers_say(learner):
-    found = learner.explain(Task(1, SHOWN, CHOSEN, language="de"))
+    found = learner.explain(LearningTask(1, SHOWN, CHOSEN, language="de"))
     assert found.n_answers == 8
     assert found.matter[0] == "price"
     assert [(one.column, one.direction) for one in found.drivers[0]][:1] == [("price", "falls")]

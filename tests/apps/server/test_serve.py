@@ -101,7 +101,7 @@ def test_a_terminated_server_closes_what_it_opened(table, tmp_path, monkeypatch,
 
     monkeypatch.setattr(crew, "Crew", Closing)
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: signal.raise_signal(signal.SIGTERM))
-    serve.serve(serve.Request(table, db=str(tmp_path / "s.sqlite"), port=0))
+    serve.serve(serve.ServeRequest(table, db=str(tmp_path / "s.sqlite"), port=0))
     assert "All answers are saved" in capsys.readouterr().out
     monkeypatch.setattr(Closing, "join", lambda self: signal.raise_signal(signal.SIGTERM), raising=False)
     serve.work(str(tmp_path / "s.sqlite"), 2)

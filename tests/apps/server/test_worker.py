@@ -12,7 +12,7 @@ from choicegp.apps.server import crew, learning, population, worker
 from choicegp.apps.server.cards import Cards
 from choicegp.apps.server.crew import Crew
 from choicegp.apps.server.pictures import matters, without_styles
-from choicegp.apps.server.results import Learned, Population, Proposal, Segment, Share, unpacked
+from choicegp.apps.server.results import Learned, LearnedPeople, Proposal, Segment, Share, unpacked
 from choicegp.apps.server.study_file import read_study
 from choicegp.apps.server.thinking import Thinking, setup_for
 from choicegp.apps.server.worker import Worker
@@ -147,7 +147,7 @@ class TestBetween:
         assert len(found) == 2
 
     def test_people_who_differ(self, world, monkeypatch):
-        known = Population(
+        known = LearnedPeople(
             4, 2, 1, "why", (Share("o1", 0.5, 0.1, 0.9, 0.4),), (Segment(1, 1.0, "all", ("a", "b")),), "0.9: sure",
             {"shares": PICTURE}, b"people",
         )  # fmt: skip

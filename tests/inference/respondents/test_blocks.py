@@ -17,7 +17,7 @@ from choicegp.inference.respondents.blocks import (
     tabled,
     whitening_roots,
 )
-from choicegp.inference.respondents.study import Answers, spread_points, studied
+from choicegp.inference.respondents.study import StudyAnswers, spread_points, studied
 from choicegp.inference.sites import Sites
 from choicegp.model.error_models import DISCERNIBILITY
 from choicegp.model.kernels import RBF
@@ -145,7 +145,7 @@ def _small_study():
     shown = [rng.choice(8, 3, replace=False) for _ in range(9)]
     data = ChoiceData.from_sets(X, shown, [rows[:1] for rows in shown], respondents=np.repeat([0, 1, 2], 3))
     objects = Objects(X, np.arange(8))
-    answers = Answers(data, data.flat_shown, np.repeat([0, 1, 2], 3), -1, DISCERNIBILITY)
+    answers = StudyAnswers(data, data.flat_shown, np.repeat([0, 1, 2], 3), -1, DISCERNIBILITY)
     return studied(objects, spread_points(objects, 5, 0), answers, 3, 2)
 
 

@@ -7,7 +7,7 @@ import pytest
 from choicegp import ChoiceData
 from choicegp.inference.respondents.chain import StudyChainModel, Walk, drawn, log_joint, moved, turned
 from choicegp.inference.respondents.sampling import hyperparameters, sampled_of
-from choicegp.inference.respondents.study import Answers, studied
+from choicegp.inference.respondents.study import StudyAnswers, studied
 from choicegp.inference.respondents.whitening import Coordinates
 from choicegp.inference.sites import Sites
 from choicegp.model.error_models import DISCERNIBILITY
@@ -25,7 +25,7 @@ def silent():
     objects = Objects(rng.normal(size=(4, 1)), np.arange(4))
     shown, people = [[0, 1, 2], [1, 2, 3], [0, 3, 1], [2, 1, 0]], np.array([0, 0, 1, 1])
     data = ChoiceData.from_sets(objects.X, shown, [rows[:1] for rows in shown], respondents=people)
-    study = studied(objects, objects, Answers(data, data.flat_shown, people, -1, DISCERNIBILITY), 2, 1)
+    study = studied(objects, objects, StudyAnswers(data, data.flat_shown, people, -1, DISCERNIBILITY), 2, 1)
     crowds = tuple(
         crowd._replace(sets=tuple(batch._replace(weight=np.zeros_like(batch.weight)) for batch in crowd.sets))
         for crowd in study.crowds

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
-from choicegp.inference.sparse.feed import Feed, InMemory, Share, all_of, shares
+from choicegp.inference.sparse.feed import BatchShare, Feed, InMemory, all_of, shares
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_features_are_scaled(ragged):
 
 def test_every_pass_takes_each_set_once(ragged, source):
     everything = np.arange(30)
-    part = Share(6, everything, 4)
+    part = BatchShare(6, everything, 4)
     (groups,) = Feed(source, (part,), 1, np.float64).steps(range(15))  # two passes
     scale = 30 / 4
     taken = [int(np.argmin(abs(ragged.weights - w / scale))) for w in groups.weight.ravel()]

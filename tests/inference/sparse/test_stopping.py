@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from choicegp.inference.sparse.stopping import N_LEVELS, Patience, Progress, Scored
+from choicegp.inference.sparse.stopping import N_LEVELS, LastGain, Patience, Scored
 
 
 def scored(each) -> Scored:
@@ -13,7 +13,7 @@ def test_a_gain_larger_than_its_standard_error_counts_however_small():
     rng = np.random.default_rng(0)
     before = rng.normal(-1.0, 1.0, size=400)
     patience = Patience(200, part=0.02)
-    start = Progress(scored(before), 0)
+    start = LastGain(scored(before), 0)
     # All sets gain a thousandth of the score: far below the part, and far above the paired error.
     assert patience.after(start, scored(before + 0.001 + rng.normal(0.0, 1e-4, 400)), 50).step == 50
     # The same mean gain, within the noise of the sets, is none.
@@ -22,7 +22,7 @@ def test_a_gain_larger_than_its_standard_error_counts_however_small():
 
 def test_steps_become_smaller_before_a_fit_ends():
     patience = Patience(200, part=0.02)
-    progress, levels = Progress(Scored(-1.0, np.zeros(0)), 100), []
+    progress, levels = LastGain(Scored(-1.0, np.zeros(0)), 100), []
     for step in range(150, 1000, 50):
         progress = patience.after(progress, Scored(-1.0, np.zeros(0)), step)
         levels.append(progress.level)

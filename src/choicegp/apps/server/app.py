@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from choicegp.apps.server.cards import Cards
 from choicegp.apps.server.security import LOG, LOOPBACK, Guard, Limits, name_of
-from choicegp.apps.server.study_file import Language, Study, said
+from choicegp.apps.server.study_file import Language, StudySettings, said
 from choicegp.apps.server.thinking import Thinker
 from choicegp.elicitation.store import Store
 from choicegp.errors import NotPossible, StoreError
@@ -33,7 +33,7 @@ class Page:
 
     Attributes
     ----------
-    study : Study
+    study : StudySettings
     store : Store
     cards : Cards
     thinker : Thinker
@@ -41,7 +41,9 @@ class Page:
         Whether browsers may send cookies by TLS alone.
     """
 
-    def __init__(self, study: Study, store: Store, cards: Cards, thinker: Thinker, url: str | None = None) -> None:
+    def __init__(
+        self, study: StudySettings, store: Store, cards: Cards, thinker: Thinker, url: str | None = None
+    ) -> None:
         self.study, self.store, self.cards, self.thinker = study, store, cards, thinker
         self.url = url
         self.secure = url is not None and url.startswith("https:")
@@ -97,13 +99,19 @@ def page_of(request: Request) -> Page:
 
 
 def create_app(
-    study: Study, store: Store, cards: Cards, thinker: Thinker, *, url: str | None = None, limits: Limits | None = None
+    study: StudySettings,
+    store: Store,
+    cards: Cards,
+    thinker: Thinker,
+    *,
+    url: str | None = None,
+    limits: Limits | None = None,
 ) -> FastAPI:
     """Build the application.
 
     Parameters
     ----------
-    study : Study
+    study : StudySettings
     store : Store
         Its setting "invite" is part of the link by which people join.
     cards : Cards

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from choicegp.apps.server.study_file import Feature, Study, default_feature, said
+from choicegp.apps.server.study_file import Feature, StudySettings, default_feature, said
 from choicegp.checks import listed, plain
 from choicegp.errors import ChoiceGPError
 
@@ -56,7 +56,7 @@ def learned_from(objects: "pd.DataFrame", columns: Sequence[str], decimal: str |
 
 
 def _numbers(column: "pd.Series", sign: str) -> "pd.Series | None":
-    from choicegp.reading.numbers import read_numbers
+    from choicegp.reading.cells import read_numbers
 
     try:
         numbers = read_numbers(column, sign)
@@ -65,7 +65,7 @@ def _numbers(column: "pd.Series", sign: str) -> "pd.Series | None":
     return numbers if numbers.dtype.kind in "iuf" else None
 
 
-def shown_features(objects: "pd.DataFrame", study: Study) -> tuple[Feature, ...]:
+def shown_features(objects: "pd.DataFrame", study: StudySettings) -> tuple[Feature, ...]:
     """Return what the cards show: the study's own features, or every column but the one with pictures."""
     names = [str(name) for name in objects.columns]
     if missing := [one.column for one in study.features if one.column not in names]:
@@ -83,12 +83,14 @@ class Cards:
     Parameters
     ----------
     objects : DataFrame
-    study : Study
+    study : StudySettings
     images : path, optional
         Folder of pictures: ``<id>.png`` and so on, or the names in the study's column of images.
     """
 
-    def __init__(self, objects: "pd.DataFrame", study: Study, images: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, objects: "pd.DataFrame", study: StudySettings, images: str | os.PathLike[str] | None = None
+    ) -> None:
         self.features = shown_features(objects, study)
         self.ids: list[str | int] = [plain(label) for label in objects.index]
         self._rows = {label: row for row, label in enumerate(self.ids)}

@@ -44,10 +44,14 @@ def serve(
     People tick what they would keep of a few objects at a time; the next question depends on their answers. The command
     prints two links: one for participants and one for the owner, who sees what is learned and downloads it.
     """
-    from choicegp.apps.server.serve import Request
+    from choicegp.apps.server.serve import ServeRequest
     from choicegp.apps.server.serve import serve as run
 
-    run(Request(objects, object_id, images, db, study, sets, set_size, host, port, url, new_owner_link, log, workers))
+    run(
+        ServeRequest(
+            objects, object_id, images, db, study, sets, set_size, host, port, url, new_owner_link, log, workers
+        )
+    )
 
 
 def work(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from choicegp.apps import terminal
-from choicegp.apps.server.serve import Request, serve
+from choicegp.apps.server.serve import ServeRequest, serve
 from choicegp.files import made_folder
 
 STUDY = """\
@@ -112,7 +112,7 @@ def main(folder: str = "choicegp-page") -> None:
     """Make the demo study, or continue it, and serve it."""
     place = make_demo(folder)
     serve(
-        Request(
+        ServeRequest(
             str(place / "laptops.csv"),
             images=str(place / "pictures"),
             db=str(place / "study.sqlite"),

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from choicegp.apps.server.app import Page
 from choicegp.apps.server.owner import Number, Owned, counts, kept_most, of_person, standings, words_of
-from choicegp.apps.server.results import Learned, Population
+from choicegp.apps.server.results import Learned, LearnedPeople
 
 router = APIRouter(prefix="/owner", default_response_class=Response)
 
@@ -86,7 +86,7 @@ def _everyone(page: Page) -> Any:
 
 
 def _learned(found: Any) -> Any:
-    if not isinstance(found, Learned | Population):
+    if not isinstance(found, Learned | LearnedPeople):
         raise HTTPException(404)
     return found
 

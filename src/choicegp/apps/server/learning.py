@@ -33,7 +33,7 @@ _DESIGN_SECONDS = 0.75  # of the search for all next sets of a person
 _MOST_DRAWN = 2000
 
 
-class Task(NamedTuple):
+class LearningTask(NamedTuple):
     """Answers of a person to learn from."""
 
     person: int
@@ -95,15 +95,15 @@ class Learner:
         chosen = [tuple(rng.sample(one, rng.randint(1, len(one)))) for one in shown]
         if self.setup.threshold:
             chosen[-1] = ()
-        self.next_sets(Task(-1, shown, tuple(chosen), frozenset(map(frozenset, shown))), LEAST_AHEAD)
+        self.next_sets(LearningTask(-1, shown, tuple(chosen), frozenset(map(frozenset, shown))), LEAST_AHEAD)
         self.forget([-1])
 
-    def next_sets(self, task: Task, n_since: int) -> list[Proposal]:
+    def next_sets(self, task: LearningTask, n_since: int) -> list[Proposal]:
         """Fit a person's answers and return the sets to show next, the best first.
 
         Parameters
         ----------
-        task : Task
+        task : LearningTask
         n_since : int
             How many answers she gave since sets were prepared for her the last time: with many people, as many sets
             and half more are needed until her next turn.
@@ -119,14 +119,14 @@ class Learner:
         )  # fmt: skip
         return [_proposal(one, f"{len(task.shown)} answers") for one in found]
 
-    def explain(self, task: Task) -> Learned:
+    def explain(self, task: LearningTask) -> Learned:
         """Say what a person's answers show, by a fit from all starts."""
-        from choicegp.data.packing import growing
+        from choicegp.data.packing import padded_generously
         from choicegp.estimators.choice_gp import ChoiceGP
 
-        with growing():
+        with padded_generously():
             model = ChoiceGP(**self._whole.get_params()).fit(self._data(task))
-        return told(model, self.objects, self.setup, task.language)
+        return learned_by(model, self.objects, self.setup, task.language)
 
     def known(self) -> set[int]:
         """Return the people whose models are kept."""
@@ -138,7 +138,7 @@ class Learner:
             self._seen.pop(person, None)
             self._refitter.forget(person)
 
-    def _fitted(self, task: Task) -> "Current":
+    def _fitted(self, task: LearningTask) -> "Current":
         """Return the model of these answers, started from the last one."""
         from choicegp.elicitation.refitting import Answered
 
@@ -153,7 +153,7 @@ class Learner:
         assert found is not None
         return found
 
-    def _data(self, task: Task) -> "ChoiceData":
+    def _data(self, task: LearningTask) -> "ChoiceData":
         from choicegp.data.choices import ChoiceData
 
         return ChoiceData.from_sets(
@@ -162,7 +162,7 @@ class Learner:
         )  # fmt: skip
 
 
-def told(model: "ChoiceGP", objects: "pd.DataFrame", setup: Setup, language: object) -> Learned:
+def learned_by(model: "ChoiceGP", objects: "pd.DataFrame", setup: Setup, language: object) -> Learned:
     """Say what a model has learned."""
     from choicegp.apps.server.pictures import matters, owner_pictures
     from choicegp.evaluation.effects import model_effects

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from choicegp.apps.server.app import Page
 from choicegp.apps.server.participant import FORM, Shared, Token, in_words
-from choicegp.apps.server.results import Learned, Population
+from choicegp.apps.server.results import Learned, LearnedPeople
 from choicegp.apps.server.standing import Standing, standing
 from choicegp.elicitation.events import Event, Participant, Progress
 from choicegp.errors import ChoiceGPError, NotPossible, StoreError
@@ -174,7 +174,7 @@ def segments(page: Owned) -> Response:
     found = page.thinker.people() if n_people > 1 else "nothing"
     return page.html(
         "owner_segments.html", page.study.language("en"), found=found, n_people=n_people, n_answers=n_answers,
-        learned=isinstance(found, Population), criteria=[],
+        learned=isinstance(found, LearnedPeople), criteria=[],
     )  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def of_person(page: Page, number: int) -> Any:
 
 
 def _picture(found: Any, name: str) -> Response:
-    if not isinstance(found, Learned | Population) or name not in found.pictures:
+    if not isinstance(found, Learned | LearnedPeople) or name not in found.pictures:
         raise HTTPException(404)
     return Response(found.pictures[name], media_type="image/svg+xml")
 

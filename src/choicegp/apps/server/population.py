@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from choicegp.apps.server.learning import Learner, saved, told
-from choicegp.apps.server.results import Learned, Population, Segment, Share
+from choicegp.apps.server.learning import Learner, learned_by, saved
+from choicegp.apps.server.results import Learned, LearnedPeople, Segment, Share
 from choicegp.apps.server.standing import Standing
 from choicegp.checks import plain
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LEAST_PEOPLE = 6
 """Fewer people have no segments."""
-_OFFERED = 10  # objects of which shares are told: the answers of so many can be enumerated
+_OFFERED = 10  # objects of which shares are estimated: the answers of as many can be enumerated
 _SEGMENTS = (2, 3, 4)
 _PEOPLE_IN_ONE = 3  # at least, on average
 _MOST_CRITERIA = 3
@@ -26,10 +26,10 @@ _SECONDS = 120.0  # of one fit
 def pooled(learner: Learner, people: Mapping[str, Standing]) -> Learned:
     """Say what all answers show, as if they were one person's."""
     model = _fitted(learner, "pooled", _data(learner, people))
-    return told(model, learner.objects, learner.setup, None)
+    return learned_by(model, learner.objects, learner.setup, None)
 
 
-def separate(learner: Learner, people: Mapping[str, Standing]) -> Population:
+def separate(learner: Learner, people: Mapping[str, Standing]) -> LearnedPeople:
     """Say what people would keep, who is like whom, and how many criteria their answers show.
 
     Every person has utilities of her own, which are similar to the others' as far as the answers say so.
@@ -54,7 +54,7 @@ def separate(learner: Learner, people: Mapping[str, Standing]) -> Population:
         )
         stability = f"{found.stability:.2f}: {stability_in_words(found.stability)}"
     columns = ["object", "keep", "keep_low", "keep_high", "take"]
-    return Population(
+    return LearnedPeople(
         sum(len(now.shown) for now in people.values()),
         len(people),
         *_criteria(learner, data),
@@ -90,10 +90,10 @@ def _criteria(learner: Learner, data: "ChoiceData") -> tuple[int, str]:
 
 
 def _fitted(learner: Learner, respondents: str, data: "ChoiceData") -> "ChoiceGP":
-    from choicegp.data.packing import growing
+    from choicegp.data.packing import padded_generously
     from choicegp.estimators.choice_gp import ChoiceGP
 
-    with growing():  # there will be more answers the next time
+    with padded_generously():  # there will be more answers the next time
         return ChoiceGP(learner.setup.utilities, respondents=respondents, **_options(learner)).fit(data)
 
 

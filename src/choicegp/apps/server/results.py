@@ -17,7 +17,7 @@ class Setup(NamedTuple):
     columns : tuple of str
         The features that are learned from.
     decimal : {".", ","} or None
-        See `Study`; also the next ones.
+        See `StudySettings`; also the next ones.
     sets, set_size, utilities : int
     design : str
     threshold : bool
@@ -109,7 +109,7 @@ class Segment(NamedTuple):
     people: tuple[str, ...]
 
 
-class Population(NamedTuple):
+class LearnedPeople(NamedTuple):
     """What is known of people who differ.
 
     Attributes
@@ -175,7 +175,7 @@ def prepared_of(content: bytes) -> Prepared:
     return Prepared(n_answers, proposals_of(rows))
 
 
-def packed_result(found: Learned | Population) -> bytes:
+def packed_result(found: Learned | LearnedPeople) -> bytes:
     """Write what was learned."""
     pictures = {name: picture.decode() for name, picture in found.pictures.items()}
     return packed([*found[:-2], pictures, base64.b64encode(found.model).decode()])
@@ -193,10 +193,10 @@ def learned_of(content: bytes) -> Learned:
     )
 
 
-def population_of(content: bytes) -> Population:
+def population_of(content: bytes) -> LearnedPeople:
     """Read what is known of people who differ."""
     n_answers, n_people, n_criteria, reason, shares, segments, stability, pictures, model = unpacked(content)
-    return Population(
+    return LearnedPeople(
         n_answers,
         n_people,
         n_criteria,

@@ -20,7 +20,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_AT_ONCE = 500  # requests; more are turned away rather than kept waiting
 
 
-class Request(NamedTuple):
+class ServeRequest(NamedTuple):
     """What the command was given; see its help."""
 
     objects: str
@@ -38,7 +38,7 @@ class Request(NamedTuple):
     workers: int = 1
 
 
-def serve(request: Request) -> None:
+def serve(request: ServeRequest) -> None:
     """Serve a study until the process is stopped."""
     try:
         import fastapi  # noqa: F401
@@ -141,7 +141,7 @@ def open_study(place: str | os.PathLike[str], objects: object) -> Store:
     return store
 
 
-def _check_address(request: Request) -> None:
+def _check_address(request: ServeRequest) -> None:
     if request.url is not None:
         try:
             parts = urlsplit(request.url)
@@ -156,7 +156,7 @@ def _check_address(request: Request) -> None:
         )
 
 
-def _listening(request: Request) -> socket.socket:
+def _listening(request: ServeRequest) -> socket.socket:
     """Open the port before anything is printed, so that the links are right."""
     family = socket.AF_INET6 if ":" in request.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -173,7 +173,7 @@ def _listening(request: Request) -> socket.socket:
     return listener
 
 
-def _say_links(request: Request, store: Store) -> None:
+def _say_links(request: ServeRequest, store: Store) -> None:
     token = store.new_owner_token() if request.new_owner_link else store.owner_token
     host = f"[{request.host}]" if ":" in request.host else request.host
     base = (request.url or f"http://{host}:{request.port}").rstrip("/")

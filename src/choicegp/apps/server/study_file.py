@@ -66,7 +66,7 @@ class Language(NamedTuple):
         return self.texts[key].format_map(values)
 
 
-class Study(NamedTuple):
+class StudySettings(NamedTuple):
     """What a study shows, and how much of it.
 
     Attributes
@@ -146,7 +146,7 @@ def default_feature(column: str) -> Feature:
     return Feature(column, {"en": label[:1].upper() + label[1:]}, unit)
 
 
-def read_study(path: str | os.PathLike[str] | None = None, **given: Any) -> Study:
+def read_study(path: str | os.PathLike[str] | None = None, **given: Any) -> StudySettings:
     """Read a study file; without one, return a study with defaults.
 
     Parameters
@@ -184,8 +184,8 @@ def _table(file: Path | None) -> dict[str, Any]:
         raise ChoiceGPError(f"{file} is not a TOML file that can be read: its brackets are too deep") from None
 
 
-def _study(table: dict[str, Any], folder: Path) -> Study:
-    known = {*Study._fields, "consent", "texts"}
+def _study(table: dict[str, Any], folder: Path) -> StudySettings:
+    known = {*StudySettings._fields, "consent", "texts"}
     if unknown := sorted(set(table) - known):
         raise ChoiceGPError(f"there is no setting {listed(unknown)}; the settings are {listed(sorted(known), 20)}")
     codes = table.get("languages", ["en", "de"])
@@ -193,14 +193,14 @@ def _study(table: dict[str, Any], folder: Path) -> Study:
         raise ChoiceGPError('languages must be a list such as ["en", "de"]')
     languages = tuple(_language(one, table, folder) for one in codes)
     first = languages[0].code
-    study = Study(
+    study = StudySettings(
         languages,
         _local("title", table.get("title", {one.code: one.texts["title"] for one in languages}), first),
         tuple(_feature(one, first) for one in _list("features", table)),
         _optional_text("images", table),
         _number("sets", table, 1, 200),
         _number("set_size", table, 2, 6),
-        str(table.get("design", Study._field_defaults["design"])),
+        str(table.get("design", StudySettings._field_defaults["design"])),
         table.get("threshold", True),
         _number("utilities", table, 1, 5),
         _number("participants", table, 1, 1_000_000),
@@ -213,7 +213,7 @@ def _study(table: dict[str, Any], folder: Path) -> Study:
     return study
 
 
-def _check(study: Study) -> None:
+def _check(study: StudySettings) -> None:
     if study.design not in DESIGNS:
         raise ChoiceGPError(f"there is no design {study.design!r}; use one of {listed(DESIGNS)}")
     if study.decimal not in (None, ".", ","):
@@ -234,7 +234,7 @@ def _list(name: str, table: dict[str, Any]) -> list[Any]:
 
 
 def _number(name: str, table: dict[str, Any], least: int, most: int) -> int:
-    value = table.get(name, Study._field_defaults[name])
+    value = table.get(name, StudySettings._field_defaults[name])
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ChoiceGPError(f"{name} must be a whole number from {least} to {most}; got {value!r}")
     return value

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from choicegp.apps.server.cards import Cards
 from choicegp.apps.server.results import (
     Learned,
-    Population,
+    LearnedPeople,
     Proposal,
     Setup,
     learned_of,
@@ -18,7 +18,7 @@ from choicegp.apps.server.results import (
     proposals_of,
     unpacked,
 )  # fmt: skip
-from choicegp.apps.server.study_file import Study
+from choicegp.apps.server.study_file import StudySettings
 from choicegp.elicitation.events import ObjectId
 from choicegp.elicitation.queue import EVERYONE, Queue, Result
 from choicegp.errors import StoreError
@@ -51,7 +51,7 @@ class Thinker(Protocol):
     def everyone(self) -> Learned | Failed | None:
         """Return what all answers say, as if they were one person's; it may be from earlier answers."""
 
-    def people(self) -> Population | Failed | None:
+    def people(self) -> LearnedPeople | Failed | None:
         """Return what is known of the people as many; it may be from earlier answers."""
 
 
@@ -110,7 +110,7 @@ class Thinking:
         content = self._of_all("everyone")
         return content if content is None or content == "failed" else learned_of(content)
 
-    def people(self) -> Population | Failed | None:
+    def people(self) -> LearnedPeople | Failed | None:
         """Return shares and segments, or None while nothing is known."""
         content = self._of_all("people")
         return content if content is None or content == "failed" else population_of(content)
@@ -136,7 +136,7 @@ def _unseen(sets: Collection[Proposal], asked: Collection[frozenset[ObjectId]]) 
     return next((one for one in sets if frozenset(one.shown) not in asked), None)
 
 
-def setup_for(study: Study, cards: Cards) -> Setup:
+def setup_for(study: StudySettings, cards: Cards) -> Setup:
     """Return what workers need to know of a study."""
     words = {
         one.code: {

@@ -20,7 +20,7 @@ from choicegp.elicitation.store import Store
 from choicegp.errors import ChoiceGPError, NotPossible, StoreError
 
 if TYPE_CHECKING:
-    from choicegp.apps.server.learning import Learner, Task
+    from choicegp.apps.server.learning import Learner, LearningTask
 
 LOG = logging.getLogger("choicegp.server")
 
@@ -148,12 +148,12 @@ class Worker:
         sets = learner.next_sets(task, len(task.shown) - n_before)
         return job, packed(Prepared(len(task.shown), tuple(sets)))
 
-    def _task(self, number: int) -> "tuple[Task, int]":
-        from choicegp.apps.server.learning import Task
+    def _task(self, number: int) -> "tuple[LearningTask, int]":
+        from choicegp.apps.server.learning import LearningTask
 
         person = self._store.participant(number)
         now = standing(self._store.events(person))
-        return Task(number, now.shown, now.chosen, now.asked, person.panel.get("language")), now.version
+        return LearningTask(number, now.shown, now.chosen, now.asked, person.panel.get("language")), now.version
 
     def _of_everyone(self, job: Job) -> tuple[Job, bytes]:
         from choicegp.apps.server.population import pooled, separate
@@ -181,9 +181,9 @@ def _shapes(most: int) -> list[int]:
     >>> _shapes(80)
     [32, 48, 64, 96]
     """
-    from choicegp.data.packing import growing, padded_size
+    from choicegp.data.packing import padded_generously, padded_size
 
-    with growing():
+    with padded_generously():
         return sorted({padded_size(n, 1) for n in range(_FIRST_SHAPE, max(most, _FIRST_SHAPE) + 1)})
 
 

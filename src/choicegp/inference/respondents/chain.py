@@ -1,7 +1,7 @@
 """One Markov chain over the utilities of all people, of the population, and over the hyperparameters.
 
 Utilities and hyperparameters move in turn, by Hamiltonian steps, in the coordinates w of
-`choicegp.inference.respondents.whitening` and q of `choicegp.inference.hyperposterior`.  With the hyperparameters held,
+`choicegp.inference.respondents.whitening` and q of `choicegp.inference.coordinates`.  With the hyperparameters held,
 the coordinates are found once, and a step costs a few products with small matrices.  A step of the hyperparameters
 passes through the factorisations of all people, a few times.
 
@@ -22,7 +22,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.programs import program
-from choicegp.inference.hyperposterior import HyperPosterior
+from choicegp.inference.coordinates import HyperPosterior
 from choicegp.inference.respondents.whitening import Coordinates, Sampled, StudyWhitening, log_posterior, whiten_study
 from choicegp.model.prior import HyperPriors
 from choicegp.model.respondents import StudyPrior

@@ -7,7 +7,6 @@ likelihood itself; then chains (`choicegp.inference.respondents.chain`) become d
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -15,16 +14,17 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from choicegp.compute.programs import program, with_settings_of_this_thread
+from choicegp.compute.devices import in_threads
+from choicegp.compute.programs import program
+from choicegp.inference.coordinates import HyperPosterior, gaussian_around
 from choicegp.inference.driver import Task, Verdict, run
-from choicegp.inference.hyperposterior import HyperPosterior, gaussian_around
 from choicegp.inference.mcmc import MORE, judged
 from choicegp.inference.problem import SetBatch
 from choicegp.inference.respondents.chain import Moved, StudyChainModel, Walk, drawn, log_joint, moved, turned
 from choicegp.inference.respondents.course import InferredStudy
 from choicegp.inference.respondents.posterior import PeopleDraws
 from choicegp.inference.respondents.study import Crowd, Study
-from choicegp.inference.respondents.whitening import Coordinates, Group, Sampled, whiten_study
+from choicegp.inference.respondents.whitening import Coordinates, Sampled, WhitenedCrowd, whiten_study
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import HyperPriors, log_density
 from choicegp.model.respondents import StudyPrior
@@ -52,7 +52,7 @@ def sampled_of(study: Study, sites: tuple[Sites, ...], lapse: Any) -> Sampled:
     )  # fmt: skip
 
 
-def _group(crowd: Crowd, sites: Sites) -> Group:
+def _group(crowd: Crowd, sites: Sites) -> WhitenedCrowd:
     known = np.asarray(crowd.people).ravel() >= 0
 
     def flat(leaf: Any) -> np.ndarray:
@@ -67,7 +67,7 @@ def _group(crowd: Crowd, sites: Sites) -> Group:
         weight, sets = (np.asarray(part).ravel()[own] for part in (batch.weight, batch.sets))
         return SetBatch(rows, present, chosen, weight, sets, batch.errors)
 
-    return Group(flat(crowd.rows), tuple(map(of_batch, crowd.sets)), Sites(*map(flat, sites)))  # type: ignore[arg-type]
+    return WhitenedCrowd(flat(crowd.rows), tuple(map(of_batch, crowd.sets)), Sites(*map(flat, sites)))  # type: ignore[arg-type]
 
 
 @program
@@ -180,8 +180,7 @@ class StudySampling:
         return self._of_all(one, len(state.walks))
 
     def _of_all(self, one: Callable[[int], Any], n: int) -> list[Any]:
-        with ThreadPoolExecutor(min(self.task.n_jobs, n)) as pool:
-            return list(pool.map(with_settings_of_this_thread(one), range(n)))
+        return in_threads(one, range(n), min(self.task.n_jobs, n))
 
     def _climbed(self, state: SampledState) -> SampledState:
         """Move the utilities, then all hyperparameters together by the mean of the chains' slopes."""

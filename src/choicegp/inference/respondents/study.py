@@ -81,7 +81,7 @@ class Study(NamedTuple):
         return int(sum((batch.sets >= 0).sum() for crowd in self.crowds for batch in crowd.sets))
 
 
-class Answers(NamedTuple):
+class StudyAnswers(NamedTuple):
     """Choices in the form in which they are gathered by person."""
 
     data: ChoiceData
@@ -92,7 +92,7 @@ class Answers(NamedTuple):
 
 
 def gathered(
-    answers: Answers, n_people: int, n_objects: int, n_utilities: int, *, roomy: bool = False, n_devices: int = 1
+    answers: StudyAnswers, n_people: int, n_objects: int, n_utilities: int, *, roomy: bool = False, n_devices: int = 1
 ) -> tuple[Crowd, ...]:
     """Gather the sets of ``n_people`` people, who saw ``n_objects`` objects in all.
 
@@ -138,7 +138,7 @@ def _tables(rows: np.ndarray, n_objects: int, fineness: int) -> tuple[np.ndarray
     return table, np.array(places, np.int32)
 
 
-def _seen(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
+def _seen(answers: StudyAnswers) -> tuple[np.ndarray, np.ndarray]:
     """Return each person and object that she saw, once, in the order of people."""
     sizes = np.diff(answers.data.offsets)
     owners, rows = np.repeat(answers.people, sizes), answers.shown
@@ -161,7 +161,13 @@ def _shapes(counts: np.ndarray, fineness: int) -> np.ndarray:
 
 
 def _batch(
-    answers: Answers, kind: str, people: np.ndarray, rows: np.ndarray, counts: np.ndarray, n_chunks: int, fineness: int
+    answers: StudyAnswers,
+    kind: str,
+    people: np.ndarray,
+    rows: np.ndarray,
+    counts: np.ndarray,
+    n_chunks: int,
+    fineness: int,
 ) -> SetBatch | None:
     data, errors = answers.data, answers.errors.of_kind(kind)
     sizes, kinds = np.diff(data.offsets), np.full(len(data), "keep") if data.kinds is None else data.kinds
@@ -204,7 +210,7 @@ def _batch(
 
 
 def studied(
-    objects: Objects, points: Objects, answers: Answers, n_people: int, n_utilities: int, *, roomy: bool = False,
+    objects: Objects, points: Objects, answers: StudyAnswers, n_people: int, n_utilities: int, *, roomy: bool = False,
     n_devices: int = 1,
 ) -> Study:  # fmt: skip
     """Make the study of ``n_people`` people; for ``roomy`` and ``n_devices`` see `gathered`."""

@@ -5,7 +5,7 @@ f = A v, the population's utilities at her objects,
 
     u = f + W^T (W (η - Λ f) + w),    W^T W = (C^-1 + Λ)^-1,
 
-w being standard normal.  As for one person (`choicegp.inference.whitening`), the exact posterior of all these
+w being standard normal.  As for one person (`choicegp.inference.coordinates`), the exact posterior of all these
 coordinates and of the hyperparameters together is
 
     log p(choices | u) - log sites(u) + log Z(hyperparameters) - |w|²/2 + log p(hyperparameters),
@@ -23,7 +23,6 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from choicegp.inference.problem import SetBatch
 from choicegp.inference.respondents.blocks import (
-    Table,
     down,
     inside,
     jittered_root,
@@ -37,7 +36,7 @@ from choicegp.model.prior import Objects
 from choicegp.model.respondents import StudyPrior
 
 
-class Group(NamedTuple):
+class WhitenedCrowd(NamedTuple):
     """R people with n objects each, what they answered, and their sites."""
 
     rows: Array  # (R, n) rows of the study's objects
@@ -50,12 +49,12 @@ class Sampled(NamedTuple):
 
     objects: Objects
     points: Objects
-    groups: tuple[Group, ...]
+    groups: tuple[WhitenedCrowd, ...]
     lapse: Array | None
 
 
 class Coordinates(NamedTuple):
-    """A point, in standard normals of the posterior (w) or of the prior (v and ε, u = f + L ε)."""
+    """A point, in standard normals w."""
 
     population: Array  # (p M,)
     people: tuple[Array, ...]  # (R, dn) of each group
@@ -64,8 +63,7 @@ class Coordinates(NamedTuple):
 class GroupWhitening(NamedTuple):
     """The coordinates of R people; d n is the order of a person's utilities together."""
 
-    half: Array  # (R, dn, dn) W
-    b_root: Array  # (R, dn, dn) Cholesky factors of B = I + L^T Λ L, C = L L^T, with which W = B_root^-1 L^T
+    half: Array  # (R, dn, dn) W = R^-1 L^T, C = L L^T and R the Cholesky factor of B = I + L^T Λ L
     through: Array  # (R, dn, dn) W Λ
     centre: Array  # (R, dn) W η
 
@@ -99,25 +97,6 @@ class StudyWhitening(NamedTuple):
         """Return the population's utilities (d t,) at all objects."""
         return self.lead @ self._population(w.population)
 
-    def to_prior(self, w: Coordinates, sampled: Sampled) -> Coordinates:
-        """Return v and ε; nothing is divided by L, which may be nearly singular."""
-        v = self._population(w.population)
-        whole, people = self.lead @ v, []
-        for group, own, normals in zip(sampled.groups, self.groups, w.people, strict=True):
-            f = at_rows(whole, group.rows, len(sampled.objects.X))
-            moved = own.centre - down(own.through, f) + normals
-            back = jax.vmap(lambda root, one: solve_triangular(root, one, trans=1, lower=True))
-            people.append(back(own.b_root, moved))
-        return Coordinates(v, tuple(people))
-
-    def from_prior(self, prior: Coordinates, sampled: Sampled) -> Coordinates:
-        """Return w from v and ε."""
-        whole, people = self.lead @ prior.population, []
-        for group, own, epsilon in zip(sampled.groups, self.groups, prior.people, strict=True):
-            f = at_rows(whole, group.rows, len(sampled.objects.X))
-            people.append(up(own.b_root, epsilon) - own.centre + down(own.through, f))
-        return Coordinates(self.factor.T @ (prior.population - self.mean), tuple(people))
-
     def _population(self, w: Array) -> Array:
         return self.mean + solve_triangular(self.factor, w, trans=1, lower=True)
 
@@ -127,13 +106,11 @@ def at_rows(whole: Array, rows: Array, t: int) -> Array:
     return whole[places_in(rows, len(whole) // t, t)]
 
 
-def _table(prior: StudyPrior, sampled: Sampled) -> Table:
-    return tabled(prior, whitening_roots(prior.population, sampled.points), sampled.points, sampled.objects)
-
-
 def whiten_study(prior: StudyPrior, sampled: Sampled) -> StudyWhitening:
     """Find the coordinates at a setting of the hyperparameters; can be differentiated."""
-    table, d, t = _table(prior, sampled), prior.n_utilities, len(sampled.objects.X)
+    roots = whitening_roots(prior.population, sampled.points)
+    table = tabled(prior, roots, sampled.points, sampled.objects)
+    d, t = prior.n_utilities, len(sampled.objects.X)
     said, pulled = jnp.zeros((d * t, d * t)), jnp.zeros(d * t)
     log_evidence, groups = jnp.zeros(()), []
     for group in sampled.groups:
@@ -149,23 +126,13 @@ def whiten_study(prior: StudyPrior, sampled: Sampled) -> StudyWhitening:
         said = said.at[places[:, :, None], places[:, None, :]].add(precision - jnp.swapaxes(through, 1, 2) @ through)
         pulled = pulled.at[places].add(linear - up(through, centre))
         log_evidence += 0.5 * jnp.sum(centre**2) - jnp.sum(jnp.log(jnp.diagonal(b_root, axis1=1, axis2=2)))
-        groups.append(GroupWhitening(half, b_root, through, centre))
+        groups.append(GroupWhitening(half, through, centre))
     order = table.lead.shape[1]
     factor = jnp.linalg.cholesky(jnp.eye(order) + table.lead.T @ (said @ table.lead))
     linear = table.lead.T @ pulled
     mean = cho_solve((factor, True), linear)
     log_evidence += 0.5 * linear @ mean - jnp.sum(jnp.log(jnp.diag(factor)))
     return StudyWhitening(table.lead, mean, factor, tuple(groups), log_evidence)
-
-
-def prior_utilities(prior: StudyPrior, sampled: Sampled, coordinates: Coordinates) -> tuple[Array, ...]:
-    """Return the utilities (R, dn) of people at v and ε, the coordinates in which the prior is standard normal."""
-    table, d, t = _table(prior, sampled), prior.n_utilities, len(sampled.objects.X)
-    whole, result = table.lead @ coordinates.population, []
-    for group, epsilon in zip(sampled.groups, coordinates.people, strict=True):
-        places = places_in(group.rows, d, t)
-        result.append(whole[places] + down(jittered_root(inside(table.own, places)), epsilon))
-    return tuple(result)
 
 
 def log_likelihood(utilities: tuple[Array, ...], sampled: Sampled) -> Array:

@@ -16,31 +16,40 @@ from typing import Any
 import jax
 import numpy as np
 
-from choicegp.compute.devices import Spread
-from choicegp.compute.programs import with_settings_of_this_thread
+from choicegp.compute.devices import Spread, with_settings_of_this_thread
 from choicegp.inference.driver import Inferred, Verdict, Watch
 from choicegp.inference.expectation import latin_normals
 from choicegp.inference.sparse.feed import Feed, Sets, Source, all_of, shares
 from choicegp.inference.sparse.plan import (
-    Course,
     KernelStart,
     Plan,
+    SparseCourse,
     held_out_and_training,
     inducing_points,
+)
+from choicegp.inference.sparse.sharpness import N_POINTS as SURE_POINTS
+from choicegp.inference.sparse.sharpness import (
+    Held,
+    can_be_judged,
+    can_be_sharpened,
+    learned_sharpness,
+    predictive_scores,
+    sharpened,
 )
 from choicegp.inference.sparse.step import (
     Pace,
     Solved,
     SparseState,
     begin,
+    differences_in,
     placed,
     posterior_of,
     run_steps,
     score,
     solve,
 )
-from choicegp.inference.sparse.stopping import COOLED, SMALLER, Patience, Progress, Scored
-from choicegp.model.error_models import ErrorModel
+from choicegp.inference.sparse.stopping import COOLED, SMALLER, LastGain, Patience, Scored
+from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
 
 BLOCK = 10  # steps between two looks from Python
 _CHECK = 50  # steps between two looks at the held-out sets
@@ -58,7 +67,7 @@ _RIDGE = 1e-7
 
 
 class SparseInference:
-    """Natural-gradient steps on mini-batches; its state is a `Course`.
+    """Natural-gradient steps on mini-batches; its state is a `SparseCourse`.
 
     Inducing points are chosen among the scaled features ``objects`` (n, c).  The starts are tried in turn for a few
     steps.  ``spread`` are several devices, among which the sets of every step are divided; ``only`` are the training
@@ -78,7 +87,8 @@ class SparseInference:
         self.reader = ThreadPoolExecutor(1)
         self.held_out, training = held_out_and_training(source, plan.batch_size, plan.seed)
         self.training = training if only is None else only
-        self.reached = -np.inf
+        self.reached = -np.inf  # score of the held-out sets, by which steps are judged
+        self.judged = np.zeros(0)  # log probabilities of the choices from them, once the fit is as sure as it may be
         parts = shares(
             source.sizes, self.training, plan.batch_size, 1 if spread is None else len(spread),
             lambda size: self._most(size, N_POINTS),
@@ -102,10 +112,12 @@ class SparseInference:
         self._ahead: tuple[range, Future] | None = None
         self._kept: list[tuple[Sets, np.ndarray]] | None = None
 
-    def begin(self) -> Course:
+    def begin(self) -> SparseCourse:
         """Return the course before its first step."""
         state, none = self._begin(0), np.zeros(0)
-        return Course(0, 0, state, state, -np.inf, 0, 0, none, Progress(Scored(-np.inf, none), 0), (-1, 0), 0.0, none)
+        return SparseCourse(
+            0, 0, state, state, -np.inf, 0, 0, none, LastGain(Scored(-np.inf, none), 0), (-1, 0), 0.0, none
+        )
 
     def _most(self, size: int, n_points: int) -> int:
         """How many sets of a size are worked on at a time: their pairs of objects have to be held."""
@@ -114,9 +126,9 @@ class SparseInference:
     def _begin(self, trial: int) -> SparseState:
         start, rng = self.starts[trial], np.random.default_rng([self.plan.seed, 3, trial])
         state = begin(start.prior, self.points, self.plan.lapse, rng)
-        if start.trained is None:
+        if start.utilities is None:
             return state
-        return placed(state, self._solved(state, 0.0), start.trained.first_utilities(self.points))
+        return placed(state, self._solved(state, 0.0), start.utilities(self.points))
 
     @property
     def n_trial(self) -> int:
@@ -128,11 +140,11 @@ class SparseInference:
         """Steps of each start with a smaller weight of the likelihood."""
         return min(len(_ANNEALING), self.n_trial // 2)
 
-    def step(self, course: Course) -> Course:
+    def step(self, course: SparseCourse) -> SparseCourse:
         """Make a block of steps, and look at what it gave."""
         return self._advanced(self._steps(course))
 
-    def _advanced(self, course: Course) -> Course:
+    def _advanced(self, course: SparseCourse) -> SparseCourse:
         if course.trial < len(self.starts):
             hurried = self.clock.is_up and course.step >= self.n_annealing
             return self._next_start(course) if course.step >= self.n_trial or hurried or course.broken else course
@@ -141,7 +153,7 @@ class SparseInference:
             return course
         return self._checked_course(course)
 
-    def _steps(self, course: Course) -> Course:
+    def _steps(self, course: SparseCourse) -> SparseCourse:
         steps = range(course.step, course.step + BLOCK)
         n_real = min(BLOCK, self.plan.max_iter - course.step)
         groups = self._groups(steps)
@@ -182,7 +194,7 @@ class SparseInference:
             Sets(over(sets.X, 2), over(sets.present, 2), over(sets.chosen, 2), over(sets.weight, 1)) for sets in groups
         )
 
-    def _pace(self, course: Course, steps: range, ridge: float) -> Pace:
+    def _pace(self, course: SparseCourse, steps: range, ridge: float) -> Pace:
         t = np.arange(steps.start, steps.stop)
         held = t < self.n_annealing
         level = np.minimum(t * len(_ANNEALING) // max(1, self.n_annealing), len(_ANNEALING) - 1)
@@ -198,12 +210,12 @@ class SparseInference:
         rho = np.where(held, _RHO_ANNEALING, rho) * real
         return Pace(rho, rate * real, weight, np.full(len(t), ridge))  # type: ignore[arg-type]
 
-    def _next_start(self, course: Course) -> Course:
+    def _next_start(self, course: SparseCourse) -> SparseCourse:
         scored = Scored(-np.inf, np.zeros(0)) if course.broken else self.scored(course)
         if scored.score > course.best_score:
             course = course._replace(
                 best=course.state, best_score=scored.score, best_trial=course.trial, best_step=course.step,
-                progress=Progress(scored, course.step),
+                progress=LastGain(scored, course.step),
                 scores=course.bounds,  # kept here until it is known which start continues
             )  # fmt: skip
         following, none = course.trial + 1, np.zeros(0)
@@ -217,7 +229,7 @@ class SparseInference:
         )  # fmt: skip
         return self._cooled_if_due(course)
 
-    def _checked_course(self, course: Course) -> Course:
+    def _checked_course(self, course: SparseCourse) -> SparseCourse:
         scored = self.scored(course)
         course = course._replace(scores=np.append(course.scores, scored.score))
         if scored.score > course.best_score:
@@ -230,7 +242,7 @@ class SparseInference:
             course = course._replace(state=course.best)  # smaller steps begin at the best place
         return self._cooled_if_due(course)
 
-    def _cooled_if_due(self, course: Course) -> Course:
+    def _cooled_if_due(self, course: SparseCourse) -> SparseCourse:
         """Let the steps become smaller where most of them, or of the time, are spent."""
         late = self.clock.limit is not None and self.clock.seconds > _STEADY * self.clock.limit
         if self.all_in_each or not (late or course.step >= _STEADY * self.plan.max_iter):
@@ -242,7 +254,7 @@ class SparseInference:
             wanted = min(wanted, int(0.9 * seconds_left / max(self._seconds_a_step, 1e-9)))
         return course._replace(cooling=(course.step, max(1, min(left, wanted))))
 
-    def verdict(self, course: Course) -> Verdict | None:
+    def verdict(self, course: SparseCourse) -> Verdict | None:
         """Stop when nothing is gained any more, at a limit, or where no step is finite."""
         if course.trial < len(self.starts):
             return None
@@ -261,7 +273,7 @@ class SparseInference:
             return of_steps
         return Verdict("stopped", self.watch.out_of_time) if self.clock.is_up else None
 
-    def scored(self, course: Course) -> Scored:
+    def scored(self, course: SparseCourse) -> Scored:
         """Return the mean expected log-likelihood of the held-out sets and its parts; without any, the bound."""
         state, solved = course.state, self._solved(course.state, course.ridge)
         if len(self.held_out):
@@ -290,13 +302,13 @@ class SparseInference:
                 latin_normals(self.starts[0].prior.n_utilities, a - 1, m, n_points, rng).astype(self.plan.dtype),
             )
 
-    def best(self, course: Course) -> tuple[SparseState, Solved]:
+    def best(self, course: SparseCourse) -> tuple[SparseState, Solved]:
         """Return the best state of a course, and what predicts from it."""
         last = course.scores[-1] if course.scores.size else -np.inf
         state = course.best if course.broken or course.best_score > last else course.state
         return state, self._solved(state, course.ridge)
 
-    def conclude(self, course: Course, verdict: Verdict) -> Inferred:
+    def conclude(self, course: SparseCourse, verdict: Verdict) -> Inferred:
         """Take the best state, and estimate its bound on points that the fit has not seen."""
         self.reader.shutdown()
         self.reached = course.best_score
@@ -311,7 +323,28 @@ class SparseInference:
         each = "part of the utilities" if state.prior.shared else "utility"
         note = f"sparse inference with {state.points.shape[1]} inducing points for each {each}; start: {start}"
         posterior = posterior_of(state, solved, self.plan.seed)
-        return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, (note,))
+        notes: tuple[str, ...] = (note,)
+        if self._is_judged:
+            held = self._seen(state, solved)
+            sharpness = learned_sharpness(held, self.errors, posterior.lapse, self.clock)
+            posterior, notes = sharpened(posterior, sharpness), (note, sharpness.in_words)
+            if not self.clock.is_up:
+                self.judged = predictive_scores(held, sharpness, self.errors, posterior.lapse)
+        return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, notes)
+
+    @property
+    def _is_judged(self) -> bool:
+        """Whether held-out sets say how sure the fit may be."""
+        sizes, kernel = self.source.sizes[self.held_out], self.starts[0].prior.kernels
+        is_learned = self.plan.settings.learn_prior and self.errors == DISCERNIBILITY and not self.clock.is_up
+        return bool(is_learned and len(sizes) > 0 and can_be_judged(sizes) and can_be_sharpened(kernel))
+
+    def _seen(self, state: SparseState, solved: Solved) -> list[Held]:
+        """Return the held-out sets as a state sees them."""
+        return [
+            Held(jax.tree.map(np.asarray, differences_in(state, solved, sets)), sets, normals)
+            for sets, normals in self._chunks(self.held_out, SURE_POINTS)
+        ]
 
 
 def _expected(

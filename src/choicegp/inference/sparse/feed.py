@@ -125,7 +125,7 @@ class InFolder:
             return self._open[number]
 
 
-class Share(NamedTuple):
+class BatchShare(NamedTuple):
     """What a step takes of the sets of one shape."""
 
     size: int
@@ -135,7 +135,7 @@ class Share(NamedTuple):
 
 def shares(
     sizes: np.ndarray, sets: np.ndarray, batch_size: int, multiple: int = 1, most: Callable[[int], int] | None = None
-) -> tuple[Share, ...]:
+) -> tuple[BatchShare, ...]:
     """Divide a step's sets among the shapes, in proportion to how many sets each has, at least one of each.
 
     ``multiple`` is the number of devices among which the sets of a shape are divided; ``most(size)`` tells how many
@@ -146,7 +146,7 @@ def shares(
         wanted = min(len(own), round(batch_size * len(own) / len(sets)))
         if most is not None:
             wanted = min(wanted, most(size))
-        parts.append(Share(size, own, -(-max(1, wanted) // multiple) * multiple))
+        parts.append(BatchShare(size, own, -(-max(1, wanted) // multiple) * multiple))
     return tuple(parts)
 
 
@@ -156,7 +156,7 @@ class Feed:
     A shape's sets come in an order drawn anew for every pass over them; the weights make a step's sets stand for all.
     """
 
-    def __init__(self, source: Source, parts: Sequence[Share], seed: int, dtype: type) -> None:
+    def __init__(self, source: Source, parts: Sequence[BatchShare], seed: int, dtype: type) -> None:
         self.source, self.parts, self.seed, self.dtype = source, tuple(parts), seed, dtype
         self._orders: dict[tuple[int, int], np.ndarray] = {}  # of the passes under way
 
@@ -173,7 +173,7 @@ class Feed:
             self._orders[key] = self.source.order(sets, np.random.default_rng([self.seed, 0, of_pass]))
         return self._orders[key]
 
-    def _of_shape(self, number: int, part: Share, steps: range) -> Sets:
+    def _of_shape(self, number: int, part: BatchShare, steps: range) -> Sets:
         first, last = steps.start * part.n_taken, steps.stop * part.n_taken
         n = len(part.sets)
         scale: np.ndarray | float = n / part.n_taken

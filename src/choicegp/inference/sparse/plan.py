@@ -1,5 +1,6 @@
 """What a sparse fit is given (its plan, the kernels it starts from, its inducing points) and knows on its way."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import numpy as np
 from choicegp.inference.sparse.feed import Source
 from choicegp.inference.sparse.network import TrainedNetwork
 from choicegp.inference.sparse.step import SparseSettings, SparseState
-from choicegp.inference.sparse.stopping import Progress
+from choicegp.inference.sparse.stopping import LastGain
 from choicegp.inference.starts import FIRST_VARIANCE, rescaled
 from choicegp.model.kernels import RBF, Kernel, Linear
 from choicegp.model.mapped import Mapped
@@ -29,11 +30,15 @@ _FIRST_WARP = 0.1  # weights of the logarithms in the features' scales: near the
 
 
 class KernelStart(NamedTuple):
-    """A kernel to start from, what it is called, and the network that says what the utilities are at first, if any."""
+    """A kernel to start from, what it is called, and what says what the utilities are at first, if anything does.
+
+    ``utilities`` is a function of the inducing points (p, M, c), and returns each utility at those of its own part,
+    (d, M).
+    """
 
     name: str
     prior: UtilityPrior
-    trained: TrainedNetwork | None = None
+    utilities: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 def kernel_starts(
@@ -77,10 +82,10 @@ def network_start(trained: TrainedNetwork, n_features: int, *, shared: bool = Fa
     linear[:, n_features:] = 2.0 * np.log(trained.sizes) + np.log(_BESIDE)
     linear[np.arange(p - d, p), np.arange(n_features, n_features + d)] = 2.0 * np.log(trained.sizes)
     prior = eqx.tree_at(lambda prior: prior.kernels.kernel.second.log_variance, prior, linear)
-    return KernelStart("a network", prior, trained)
+    return KernelStart("a network", prior, trained.first_utilities)
 
 
-class Course(NamedTuple):
+class SparseCourse(NamedTuple):
     """What is known so far."""
 
     trial: int  # number of the start that is tried; the number of starts once the best of them continues
@@ -91,7 +96,7 @@ class Course(NamedTuple):
     best_trial: int
     best_step: int
     scores: np.ndarray  # of the checks since the best start continued
-    progress: Progress  # of the best start, and since it continued
+    progress: LastGain  # of the best start, and since it continued
     # Step after which the steps become smaller whatever is gained, and in how many; (-1, 0) before that is known
     cooling: tuple[int, int]
     ridge: float  # see `Pace`

@@ -30,7 +30,7 @@ from jax import Array
 
 from choicegp.compute.programs import program
 from choicegp.inference.dense import LAPSE_PRIOR, LOG_BOUNDS, Adam
-from choicegp.inference.expectation import samples
+from choicegp.inference.expectation import Marginals, samples
 from choicegp.inference.posterior import N_GAUSSIAN, Posterior, draws_of
 from choicegp.inference.sites import psd_part
 from choicegp.inference.sparse.feed import Sets
@@ -243,6 +243,13 @@ def score(state: SparseState, solved: Solved, sets: Sets, normals: Array, errors
         u = samples(part.differences, normals)
         lapse = None if state.lapse is None else state.lapse.astype(u.dtype)
         return jnp.mean(errors.sampled(u, sets.present, sets.chosen, lapse), axis=-1)
+
+
+@program
+def differences_in(state: SparseState, solved: Solved, sets: Sets) -> Marginals:
+    """Return the marginals of some sets."""
+    with jax.default_matmul_precision("highest"):
+        return project(state.prior, state.points, solved.inverse_root, solved.whitened, sets).differences
 
 
 def posterior_of(state: SparseState, solved: Solved, seed: int = 0) -> Posterior:

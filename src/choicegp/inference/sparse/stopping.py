@@ -27,7 +27,7 @@ class Scored(NamedTuple):
     each: np.ndarray
 
 
-class Progress(NamedTuple):
+class LastGain(NamedTuple):
     """What the last gain reached, at which step it was seen, and how often the steps became smaller since the start."""
 
     at: Scored
@@ -57,13 +57,13 @@ class Patience(NamedTuple):
         """Wait for some passes over the sets."""
         return cls(int(np.clip(_PASSES * n_sets // max(1, batch_size), _LEAST, _MOST)), part)
 
-    def after(self, progress: Progress, scored: Scored, step: int) -> Progress:
+    def after(self, progress: LastGain, scored: Scored, step: int) -> LastGain:
         """Return the progress after a look at the score."""
         gain = scored.score - progress.at.score
         if gain > self._least_gain(scored, progress.at):
-            return Progress(scored, step, progress.level)
+            return LastGain(scored, step, progress.level)
         if self._is_over(progress, step) and progress.level < self.n_levels:
-            return Progress(progress.at, step, progress.level + 1)
+            return LastGain(progress.at, step, progress.level + 1)
         return progress
 
     def _least_gain(self, scored: Scored, before: Scored) -> float:
@@ -74,9 +74,9 @@ class Patience(NamedTuple):
         error = float(np.std(scored.each - before.each, ddof=1)) / np.sqrt(n)
         return min(part, _ERRORS * error)
 
-    def _is_over(self, progress: Progress, step: int) -> bool:
+    def _is_over(self, progress: LastGain, step: int) -> bool:
         return step - progress.step >= (self.n_steps if progress.level == 0 else self.n_steps // 2)
 
-    def is_spent(self, progress: Progress, step: int) -> bool:
+    def is_spent(self, progress: LastGain, step: int) -> bool:
         """Whether nothing was gained at the last level either."""
         return progress.level >= self.n_levels and self._is_over(progress, step)

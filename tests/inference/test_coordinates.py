@@ -9,9 +9,9 @@ from scipy.stats import multivariate_normal
 
 from choicegp import ChoiceData
 from choicegp.evaluation.diagnosis import importance
+from choicegp.inference.coordinates import log_choices, log_posterior, whiten
 from choicegp.inference.posterior import Posterior, factorise_on_host
 from choicegp.inference.sites import Sites
-from choicegp.inference.whitening import log_choices, log_posterior, whiten
 from choicegp.model.kernels import RBF
 from choicegp.model.likelihood import FLOOR
 from choicegp.model.prior import UtilityPrior

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP
-from choicegp.compute import memory
+from choicegp.compute import devices
 from choicegp.compute.devices import computing
 from choicegp.errors import ChoiceGPError
 
@@ -15,8 +15,8 @@ from choicegp.errors import ChoiceGPError
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """Return a folder for the files in which a system with 1 GiB of free memory and no other limit describes itself."""
-    monkeypatch.setattr(memory, "_PROC", tmp_path)
-    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(devices, "_PROC", tmp_path)
+    monkeypatch.setattr(devices, "_GROUPS", tmp_path / "cgroup")
     monkeypatch.setattr(resource, "getrlimit", lambda name: (resource.RLIM_INFINITY,) * 2)
     (tmp_path / "meminfo").write_text("MemTotal: 4194304 kB\nMemAvailable: 1048576 kB\n")
     return tmp_path
@@ -29,7 +29,7 @@ def group(folder, limit, used, names=("memory.max", "memory.current"), files=0):
 
 
 def test_free_memory_of_the_machine(machine):
-    assert memory.free_memory() == 2**30
+    assert devices.free_memory() == 2**30
 
 
 @pytest.mark.parametrize(
@@ -41,41 +41,41 @@ def test_free_memory_of_the_machine(machine):
 )
 def test_a_container_counts_without_the_files_it_has_read(machine, place, names):
     group(machine / place, 512 * 2**20, 400 * 2**20, names, files=100 * 2**20)
-    assert memory.free_memory() == 212 * 2**20
+    assert devices.free_memory() == 212 * 2**20
 
 
 def test_swap_counts(machine):
     (machine / "meminfo").write_text("MemAvailable: 1024 kB\nSwapCached: 7 kB\nSwapTotal: 4096 kB\nSwapFree: 2048 kB\n")
-    assert memory.free_memory() == 3 * 2**20
+    assert devices.free_memory() == 3 * 2**20
 
 
 def test_what_gives_way_counts_with_the_groups_below(machine):
     folder = machine / "cgroup/memory"
     group(folder, 500, 400, ("memory.limit_in_bytes", "memory.usage_in_bytes"))
     (folder / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 30\nslab_reclaimable 20\n")
-    assert memory.free_memory() == 150
+    assert devices.free_memory() == 150
 
 
 def test_a_group_below_the_root_counts(machine):
     (machine / "self").mkdir()
     (machine / "self" / "cgroup").write_text("9:cpu:/\n4:memory:/a/b\n0::/\n")
     group(machine / "cgroup/memory/a/b", 100, 30, ("memory.limit_in_bytes", "memory.usage_in_bytes"))
-    assert memory.free_memory() == 70
+    assert devices.free_memory() == 70
 
 
 def test_a_group_without_a_limit_does_not(machine):
     group(machine / "cgroup", "max", 5)
-    assert memory.free_memory() == 2**30
+    assert devices.free_memory() == 2**30
 
 
 def test_a_system_that_says_nothing_refuses_nothing(machine):
     (machine / "meminfo").unlink()
-    assert memory.free_memory() is None
-    memory.check_memory(1e30, "this", "buy more")
+    assert devices.free_memory() is None
+    devices.check_memory(1e30, "this", "buy more")
 
 
 def test_a_fit_that_would_be_killed_is_refused(monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 10 * 2**20)
+    monkeypatch.setattr(devices, "free_memory", lambda: 10 * 2**20)
     n = 1000
     data = ChoiceData.from_pairs([[float(i)] for i in range(n)], [[i, i + 1] for i in range(n - 1)])
     with pytest.raises(ChoiceGPError, match=r"at 1024 objects with inference='dense' needs at least 592 MiB of memory"):
@@ -87,7 +87,7 @@ def test_too_little_address_space_is_named(machine, monkeypatch):
     (machine / "self" / "status").write_text("VmSize: 524288 kB\nVmData: 1024 kB\n")
     monkeypatch.setattr(resource, "getrlimit", lambda name: (2**30, 2**30))
     with pytest.raises(ChoiceGPError, match=r"leaves 512 MiB, and JAX reserves 1.0 GiB .*ulimit -v"):
-        memory.check_room_to_start.__wrapped__()
+        devices.check_room_to_start.__wrapped__()
 
 
 def _in_a_fork(queue):

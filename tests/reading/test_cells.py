@@ -1,4 +1,4 @@
-"""Numbers written for people, and words that should be numbers."""
+"""Numbers written for people, and words that should be numbers; flags are in test_flags.py."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceDataError, ChoiceGPError
-from choicegp.reading.numbers import read_numbers
+from choicegp.reading.cells import read_numbers
 
 
 def read(*cells, decimal=None):
