@@ -20,6 +20,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from choicegp.compute.programs import program
+from choicegp.data.packing import padded_size
 from choicegp.inference.expectation import SharedCovariance, expected_log_likelihood, marginals
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
@@ -389,12 +390,16 @@ def draws_of(prior: UtilityPrior, objects: Objects, dual: np.ndarray) -> Draws:
     """Complete draws of the parts at the shown objects, given as K^-1 f (H, S, p, t), for H settings of the prior."""
     from scipy.linalg.lapack import dpotri
 
+    n = len(objects.codes)
+    # Padded for this one product: data that grow object by object would compile it again for each number of objects.
+    rows = np.pad(np.arange(n), (0, padded_size(n, 4) - n))
+    padded = Objects(np.asarray(objects.X)[rows], np.asarray(objects.codes)[rows])
     inverses = []
     for h in range(len(dual)):
         setting = jax.tree.map(lambda leaf, h=h: leaf[h], prior)
-        for root in np.asarray(factorise_on_host(np.asarray(setting.covariance(objects, objects))).root):
+        covariance = np.asarray(setting.covariance(padded, padded))[:, :n, :n]
+        for root in np.asarray(factorise_on_host(covariance).root):
             # Seen by columns, the transpose of a lower factor is an upper one: nothing is copied.
             half = np.triu(dpotri(root.T, lower=0)[0])
             inverses.append(half + np.triu(half, 1).T)
-    n = len(objects.codes)
     return Draws(prior, dual, np.reshape(inverses, (len(dual), -1, n, n)))  # type: ignore[arg-type]
