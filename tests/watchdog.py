@@ -2,8 +2,9 @@
 
 Where there is an accelerator, it is one setting more.  Every process has a time limit: one that hangs is ended and
 named.  The answers, probabilities of sets that were not
-seen, must agree with those of the first setting: within 0.001 where steps are deterministic, and within 0.1 where
-chains are sampled, whose paths part after the smallest rounding error.
+seen, must agree with those of the first setting: within 0.001 where steps are deterministic, within 0.1 where chains
+are sampled, whose paths part after the smallest rounding error, and within 0.02 for sparse inference on an accelerator,
+which computes in float32 there; all else is float64 everywhere.
 
 Run by hand: ``python tests/watchdog.py``.  The exit code is 0 when nothing hangs, fails or differs.
 """
@@ -119,9 +120,11 @@ def answers(name: str, setting: str, cache: str, seconds: float = SECONDS) -> np
     return np.array(json.loads(ended.stdout), float)
 
 
-def tolerance(name: str) -> float:
+def tolerance(name: str, setting: str) -> float:
     """Return by how much probabilities may differ."""
-    return 0.1 if name in SAMPLED else 1e-3
+    if name in SAMPLED:
+        return 0.1
+    return 0.02 if name == "sparse" and setting == "accelerator" else 1e-3
 
 
 def main() -> int:
@@ -142,7 +145,7 @@ def main() -> int:
                     found = answers(name, setting, cache, options.seconds)
                     first = found if first is None else first
                     apart = float(np.abs(found - first).max())
-                    says, is_bad = f"{apart:.1e}", not apart <= tolerance(name)
+                    says, is_bad = f"{apart:.1e}", not apart <= tolerance(name, setting)
                 except subprocess.TimeoutExpired:
                     says, is_bad = "HANGS", True
                 except RuntimeError as error:

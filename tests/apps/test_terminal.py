@@ -1,7 +1,10 @@
 """What is said when something goes wrong, and with which exit code."""
 
+import os
 import re
 import signal
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -67,6 +70,21 @@ def test_sigterm_removes_drafts_and_leaves_no_handler(tmp_path, capsys):
 def test_lack_of_memory_is_said(capsys):
     assert terminal.run(raising(MemoryError())) == 2
     assert capsys.readouterr().err.startswith("error: there is not enough memory")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no address space")
+def test_a_process_of_512_mib_says_so(tmp_path):
+    """The libraries themselves have no room: what the system's loader says means nothing to who typed a command."""
+    (tmp_path / "choices.csv").write_text("choice_id,alt_id,choice,price\n1,pen,1,3\n1,ink,0,5\n")
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
+    command = limited + "from choicegp.apps.cli import main; main(['fit', 'choices.csv', '-o', 'model.cgp'])"
+    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", command], cwd=tmp_path, env=one_thread, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 2
+    assert re.search("^error: .*(memory|address space)", ended.stderr.splitlines()[-1])
+    assert {file.name for file in tmp_path.iterdir()} == {"choices.csv"}
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), Unprintable(), RecursionError("deep"), AssertionError()])

@@ -3,6 +3,7 @@
 import os
 import stat
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -120,6 +121,16 @@ def test_nothing_is_removed_a_second_time_in_a_process(folder, monkeypatch):
     for n in range(3, 6):
         program(doubled)(np.ones(n))
     assert len(list(folder.iterdir())) == 4
+
+
+def test_several_who_keep_one_program_at_once_leave_a_whole_one(folder):
+    [file] = folder.iterdir()
+    compiled = jax.jit(doubled).lower(np.ones(2)).compile()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: programs.keep(file, compiled), range(12)))
+    loaded = programs.load(file, (np.ones(2),), jax.devices()[0])
+    assert loaded(np.ones(2)).tolist() == [2.0, 2.0]
+    assert list(folder.iterdir()) == [file], "no draft is left"
 
 
 def test_where_programs_are_kept(tmp_path, monkeypatch):

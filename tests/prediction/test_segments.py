@@ -36,7 +36,7 @@ def test_known_groups_are_found_and_described(monkeypatch):
     assert "a high speed more often (by" in found.table["in_words"][1]
     assert "colour" not in found.table["in_words"][0]
     text = str(found)
-    assert text.startswith("Segment 1: 7 respondents (58%), such as r")
+    assert text.startswith("Segment 1: 7 respondents (58%), such as respondent r")
     assert text.endswith("Stability 1.00: the answers settle who belongs to which segment.")
     assert found.differences.groupby("segment").size().tolist() == [3, 3]
 

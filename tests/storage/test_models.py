@@ -1,6 +1,7 @@
 """Model files with draws and a shared part, and files that earlier versions of the format have left."""
 
 import json
+import resource
 import warnings
 from dataclasses import replace
 from itertools import combinations
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP
-from choicegp.errors import Defect
+from choicegp.errors import ChoiceGPError, Defect
 from choicegp.fitting.record import PLUG_IN, ChosenNumber
 from choicegp.inference import chain, intervals
 
@@ -140,6 +141,20 @@ def test_files_of_earlier_versions_still_give_their_predictions(version):
     # A sparse posterior has closed forms for pairs; draws are combined with other points than they were.
     tolerance = 1e-6 if version == 3 else 0.02
     assert np.array(model.predict_proba(pairs)) == pytest.approx(np.array(answers["pairs"]), abs=tolerance)
+
+
+def test_a_full_disk_leaves_the_file_that_was_there(tmp_path):
+    model, path = ChoiceGP.load(kept(1)), tmp_path / "model.cgp"
+    path.write_bytes(b"an older model")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        with pytest.raises(ChoiceGPError, match=r"cannot write .*model.cgp: "):
+            model.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"an older model"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

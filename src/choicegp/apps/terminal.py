@@ -32,6 +32,7 @@ INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of ours
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 BROKEN_PIPE = 141  # ... and when the reader of a pipe has gone
 TERMINATED = 143  # ... and after SIGTERM, as from `kill`
+_NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")  # of the system's loader
 _STOPPED = "interrupted: no file was left incomplete; the same command begins again"
 
 
@@ -115,6 +116,8 @@ def ending_of(error: BaseException) -> Ending:
         return Ending(BROKEN_PIPE)
     if hasattr(error, "format_message"):
         return Ending(FIXABLE, f"error: {_usage_problem(error)}")
+    if isinstance(error, ImportError | OSError) and any(words in str(error) for words in _NO_ROOM):
+        return Ending(FIXABLE, "error: there is not enough memory to load the libraries; raise its limit (ulimit -v)")
     if isinstance(error, ChoiceGPError | ImportError):
         return Ending(FIXABLE, f"error: {in_shell(str(error))}")
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):  # JAX has no type of its own for it

@@ -75,7 +75,7 @@ def diagnose(fitted: Fitted, n_draws: int, random_state: int | None) -> Diagnosi
         )
     if fitted.study is not None:
         raise ChoiceGPError(
-            "diagnose is for models of one person: judge a model of many people by sets that were held out (data.split)"
+            "diagnose is for models of one person. Hold sets out (data.split), and judge a model of many people by them"
         )
     if not fitted.posterior.has_sites:
         raise ChoiceGPError(

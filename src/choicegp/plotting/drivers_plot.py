@@ -90,7 +90,7 @@ def _draw_utility(ax: "Axes", effects: Effects, utility: int) -> None:
 
 def _best(value: Any, direction: str) -> str:
     value = plain(value)
-    shown = in_digits(value, 4) if isinstance(value, float) else short(value)
+    shown = in_digits(value, 3) if isinstance(value, float) else short(value)
     return f"around {shown}" if direction == "non-monotone" else f"is {shown}"
 
 

@@ -68,7 +68,7 @@ class Segments(NamedTuple):
         """Say it in words."""
         columns = (self.table[name].tolist() for name in ("segment", "people", "share", "medoid", "in_words"))
         lines = [
-            f"Segment {segment}: {counted(people, 'respondent')} ({share:.0%}), such as {medoid}; {words}."
+            f"Segment {segment}: {counted(people, 'respondent')} ({share:.0%}), such as respondent {medoid}; {words}."
             for segment, people, share, medoid, words in zip(*columns, strict=True)
         ]
         return "\n".join([*lines, f"Stability {self.stability:.2f}: {stability_in_words(self.stability)}."])

@@ -81,7 +81,7 @@ def table(frame: pd.DataFrame, caption: str, *, digits: int = 2, percent: Sequen
         Columns of shares, written in percent.
     """
     numeric = [pd.api.types.is_numeric_dtype(frame[name].dtype) for name in frame.columns]
-    kinds = ["number" if is_number else None for is_number in numeric]
+    kinds = ["number" if is_number and place else None for place, is_number in enumerate(numeric)]
     head = [_heading(str(name), kind) for name, kind in zip(frame.columns, kinds, strict=True)]
     rows = []
     for values in frame.itertuples(index=False, name=None):

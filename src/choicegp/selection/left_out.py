@@ -41,13 +41,13 @@ class LeftOut(NamedTuple):
 def left_out_probabilities(fitted: Fitted, random_state: int | None = 0) -> LeftOut:
     """Predict every training set from the others; the caller sets precision and device."""
     if fitted.study is not None:
-        raise ChoiceGPError("in a model of many people no set is left out by itself: hold some sets out (data.split)")
+        raise ChoiceGPError("sets of many people are not left out one by one. Hold some out (data.split)")
     if fitted.posterior.is_sparse:
         raise ChoiceGPError("a sparse fit has no site for each set to take out: hold some sets out (data.split)")
     if not fitted.posterior.has_sites:
         raise ChoiceGPError("a posterior of draws has no sites to take out: hold some sets out (data.split)")
     if fitted.errors.name not in KEPT_BY:
-        raise ChoiceGPError(f"no set is left out by itself under {fitted.errors.name}: hold some sets out (data.split)")
+        raise ChoiceGPError(f"sets are not left out one by one under {fitted.errors.name}. Hold some out (data.split)")
     problem, number = fitted.training_problem(), seed(random_state)
     found: dict[int, np.ndarray] = {}
     with linear_algebra_for(len(problem.valid)):

@@ -244,6 +244,18 @@ class TestLimits:
         assert buckets.take("c")  # "a" is forgotten
         assert buckets.take("a")
 
+    def test_full_buckets_take_no_memory(self):
+        now = [0.0]
+        buckets = Buckets(rate=2.0, burst=3.0, clock=lambda: now[0])
+        for key in "aaabc":
+            assert buckets.take(key)
+        now[0] = 1.0  # "a" has had the time for two of its three
+        assert buckets.take("d")
+        assert list(buckets._left) == ["a", "b", "c", "d"]
+        now[0] = 1.5
+        assert buckets.take("d")
+        assert list(buckets._left) == ["d"]
+
 
 class TestErrors:
     @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class Limits(NamedTuple):
 
 
 class Buckets:
-    """Token buckets by key; the ones that were not used for longest are forgotten first.
+    """Token buckets by key; full ones are forgotten, and beyond so many the ones that were not used for longest.
 
     Examples
     --------
@@ -78,9 +78,14 @@ class Buckets:
             left = min(left + (now - at) * self._rate, self._burst)
             allowed = left >= 1.0
             self._left[key] = (left - 1.0 if allowed else left, now)
-            while len(self._left) > self._most:
+            # In the order of their last use: one that has had the time to fill is like one that was never used.
+            while self._left and (len(self._left) > self._most or self._is_full(next(iter(self._left)), now)):
                 self._left.popitem(last=False)
             return allowed
+
+    def _is_full(self, key: str, now: float) -> bool:
+        left, at = self._left[key]
+        return left + (now - at) * self._rate >= self._burst
 
 
 class TooLong(Exception):
