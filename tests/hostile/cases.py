@@ -95,7 +95,7 @@ HOSTILE: list[Command | Call] = [
     table("Excel without rows", inputs.excel(frame()[:0]), "has a header but no rows", file=EXCEL),
     table("UTF-16 without a mark", GOOD.encode("utf-16-le"), "is not text: it has a NUL byte at position 1"),
     table("UTF-8 cut in a letter", GOOD.encode() + "é".encode()[:1], "is not in UTF-8"),
-    table("JSON", '{"shown": [[1, 2]],\n "chosen": [[1]]}\n', "row 2: the row has 1 cells, but the header has 3"),
+    table("JSON", '{"shown": [[1, 2]],\n "chosen": [[1]]}\n', "is a JSON file, not text"),
     # Paths
     Command("missing file", None, "there is no file nowhere.csv", ("describe", "nowhere.csv")),
     Command("a folder", None, "is a folder", ("describe", ".")),
@@ -108,7 +108,7 @@ HOSTILE: list[Command | Call] = [
     # The shape of the table
     table("a short row", swap("1,ink,0,5,blue", "1,ink,0,5"), "row 3: the row has 4 cells, but the header has 5"),
     table("a long row", swap("1,ink,0,5,blue", "1,ink,0,5,blue,1"), "row 3: the row has 6 cells"),
-    table("unclear thousands", SEMICOLONS.replace(";3;", ";1.549;"), "pass --decimal . or --decimal ,"),
+    table("unclear thousands", SEMICOLONS.replace(";3;", ";1.549;"), "--decimal . or --decimal ,"),
     table("commas in a tsv", GOOD, "seem to be separated by ','", file="choices.tsv"),
     table("column twice", swap("colour", "price"), "the column name 'price' appears twice"),
     table("column without a name", swap("price", ""), "column 4 has no name"),

@@ -311,7 +311,7 @@ def test_semicolons_with_decimal_points(tmp_path):
 
 def test_thousands_are_read_only_where_they_are_clear(tmp_path):
     unclear = saved(tmp_path, "id;price\n1;1.549\n2;2.100\n")
-    with pytest.raises(ChoiceGPError, match=r"'price' holds numbers such as '1.549'.*pass decimal='.' or decimal=','"):
+    with pytest.raises(ChoiceGPError, match=r"'price' holds numbers such as '1.549'.*decimal='.' or decimal=','"):
         read_file(unclear)
     assert read_file(unclear, decimal=",").frame["price"].tolist() == [1549, 2100]
     assert read_file(unclear, decimal=".").frame["price"].tolist() == [1.549, 2.1]

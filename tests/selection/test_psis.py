@@ -101,3 +101,14 @@ def test_log_likelihoods_are_those_of_single_sets(monkeypatch):
         chosen = jnp.asarray(np.isin(data.shown[k], data.chosen[k]))
         expected = [one_log_likelihood(jnp.asarray(sample[rows].T), jnp.ones(3, bool), chosen) for sample in u]
         np.testing.assert_allclose(found[k], np.array(expected), rtol=1e-10)
+
+
+def test_a_set_whose_largest_weights_are_equal_leaves_the_others_as_they_are():
+    rng = np.random.default_rng(0)
+    others = -rng.exponential(size=(3, 400))
+    equal = np.where(np.arange(400) < 300, -0.5, -0.1)  # most samples have the smallest probability: no tail
+    alone, together = psis_loo(others, np.ones(3)), psis_loo(np.vstack([others, equal]), np.ones(4))
+    np.testing.assert_allclose(together.pointwise[:3], alone.pointwise)
+    np.testing.assert_allclose(together.diagnostics.pareto_k[:3], alone.diagnostics.pareto_k)
+    assert together.diagnostics.pareto_k[3] == 0.0
+    assert together.pointwise[3] == pytest.approx(-np.log(np.mean(np.exp(-equal))))  # the harmonic mean

@@ -26,9 +26,10 @@ def joined(parts: "Sequence[ChoiceData]") -> dict[str, Any]:
     for part in parts:
         if not hasattr(part, "flat_shown"):
             raise ChoiceGPError(f"concat needs a list of choice data, but it holds {kind_of(part)}")
+    remedies = {"flat_chosen": "leave out those without", "respondents": "give respondents=... to those without"}
     for name, what in (("flat_chosen", "choices"), ("respondents", "respondents")):
         if len({getattr(part, name) is None for part in parts}) > 1:
-            raise ChoiceGPError(f"some of these data have {what} and others do not: they cannot be joined")
+            raise ChoiceGPError(f"some of these data have {what} and others do not: to join them, {remedies[name]}")
     encoding = _encoding(parts)
     X = np.concatenate([part.with_encoding(encoding).X for part in parts])
     ids = id_array([each for part in parts for each in part.object_ids.tolist()], len(X), "object_ids", "objects")

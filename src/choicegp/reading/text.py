@@ -31,6 +31,7 @@ _MANY_CELLS, _CELLS_PER_BYTE = 2**24, 100
 _SUFFIXES = (*_SEPARATORS, ".parquet", *_EXCEL)
 # In bytes. What is longer is no table, and a file without an end must not fill the memory.
 _LONGEST_LINE = 2**24
+_OTHERS = ((b"PAR1", "Parquet"), (b"PK\x03\x04", "spreadsheet or zip"), (b"\x1f\x8b", "gzip"), (b"{", "JSON"))
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _UNNAMED = "\0"  # begins the name of a column without one; no file of text holds it
 _LONGEST_CELL = 2**17  # the limit of Python's own csv module
@@ -181,7 +182,7 @@ def _read_lines(file: Path, handle: io.BufferedIOBase) -> bytes:
 
 
 def _decoded(file: Path, content: bytes) -> str:
-    for start, kind in ((b"PAR1", "Parquet"), (b"PK\x03\x04", "spreadsheet or zip"), (b"\x1f\x8b", "gzip")):
+    for start, kind in _OTHERS:
         if content.startswith(start):
             raise ChoiceGPError(f"{file} is a {kind} file, not text; give it its own suffix or save it as CSV")
     if content.startswith(_UTF16):
@@ -326,8 +327,7 @@ def _check_names(file: Path, names: Sequence[Any]) -> None:
 
 def _without_empty_columns(file: Path, frame: pd.DataFrame) -> pd.DataFrame:
     """Leave out columns without a name, as spreadsheets write them beside a table; they must be empty."""
-    unnamed = [name for name in frame.columns if str(name).startswith(_UNNAMED)]
-    for name in unnamed:
+    for name in (unnamed := [name for name in frame.columns if str(name).startswith(_UNNAMED)]):
         if frame[name].notna().any():
             raise _nameless(file, int(name.removeprefix(_UNNAMED)))
     return frame.drop(columns=unnamed) if unnamed else frame

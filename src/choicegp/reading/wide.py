@@ -142,8 +142,8 @@ def _named_choices(
         single = {part for parts in listed_words for part in parts}
         for meaning, form in ((known, "names"), (by_position, "positions, from 1,")):
             if any(mark in word for word in words) and single <= meaning.keys() - nothing.keys() - {"0"}:
-                places = [{meaning[part] for part in parts} for parts in listed_words]
-                return _listed_choices(column, codes, places, len(names)), f"{form} of the kept alternatives", [], True
+                kept = [{meaning[part] for part in parts} for parts in listed_words]
+                return _listed_choices(column, codes, kept, len(names)), f"{form} of the kept alternatives", [], True
     if not all(word in known for word in words) and all(word in by_position for word in words):
         known, how = by_position, "positions, from 1,"
         if "0" in words and str(len(names)) not in words:

@@ -65,8 +65,6 @@ def psis_loo(log_likelihoods: np.ndarray, weight: np.ndarray, notes: tuple[str, 
     notes : tuple of str
         Passed on to the result.
     """
-    from arviz_stats.base import array_stats
-
     # Leaving a set out takes its whole weight out of the posterior.
     power = weight[:, None] * log_likelihoods
     n_samples = log_likelihoods.shape[1]
@@ -76,9 +74,7 @@ def psis_loo(log_likelihoods: np.ndarray, weight: np.ndarray, notes: tuple[str, 
     # Of a large weight's product rounding leaves more than of a small one's.
     varies = np.ptp(power, axis=1) > 1e-12 * np.maximum(np.abs(power).max(axis=1), 1.0)
     if varies.any():
-        # ArviZ takes the log-likelihood itself and turns its sign: the weights are 1 / p.
-        with np.errstate(all="ignore"):
-            log_weights[varies], pareto_k[varies] = array_stats.psislw(power[varies], axis=-1)
+        log_weights[varies], pareto_k[varies] = _smoothed(power[varies])
     # A tail too steep for numbers cannot be smoothed: the bare weights are what is left, and in doubt.
     broken = ~np.isfinite(log_weights).all(axis=1) | ~np.isfinite(pareto_k)
     log_weights[broken] = -power[broken] - _log_sum_exp(-power[broken])[:, None]
@@ -90,6 +86,23 @@ def psis_loo(log_likelihoods: np.ndarray, weight: np.ndarray, notes: tuple[str, 
     doubtful = np.flatnonzero(pareto_k > limit)
     why = f"their importance weights have a Pareto k above {limit:.2g}; method='cavity' does not need weights"
     return loo_result(outside, diagnostics, doubtful, why, notes)
+
+
+def _smoothed(power: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log weights of each set (m, S), and Pareto's k of their tails."""
+    from arviz_stats.base import array_stats
+
+    try:
+        # ArviZ takes the log-likelihood itself and turns its sign: the weights are 1 / p.
+        with np.errstate(all="ignore"):
+            log_weights, pareto_k = array_stats.psislw(power, axis=-1)
+        return log_weights, np.asarray(pareto_k)
+    except ValueError:
+        # ArviZ refuses all sets where the largest weights of one are equal: that one has no tail to be smoothed.
+        if len(power) == 1:
+            return -power - _log_sum_exp(-power)[:, None], np.zeros(1)
+        parts = [_smoothed(power[[k]]) for k in range(len(power))]
+        return tuple(np.concatenate(found) for found in zip(*parts, strict=True))  # type: ignore[return-value]  # of two
 
 
 def _log_sum_exp(values: np.ndarray) -> np.ndarray:
