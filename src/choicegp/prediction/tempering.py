@@ -4,8 +4,9 @@ Where answers have no errors, one draw of the utilities of a set of sixteen obje
 no other.  The mean likelihood of the true answer over a thousand draws may then rest on none of them, though the
 posterior gives it a probability of 0.001.  Sequential Monte Carlo finds such means: the likelihood's power grows from 0
 to 1, in steps after which the weights of the draws still differ little; draws are taken again in proportion to their
-weights, and moved so that the posterior times that power of the likelihood is kept.  The product of the mean weights of all
-steps has the mean likelihood as its expectation, and the last draws are draws of the posterior given the answer.
+weights, and moved so that the posterior times that power of the likelihood is kept.  The product of the mean
+weights of all steps has the mean likelihood as its expectation, and the last draws are draws of the posterior given the
+answer.
 
 Where the first draws explain the answer well, there is one step, and the result is their mean.
 """
