@@ -19,7 +19,7 @@ from choicegp.errors import ChoiceGPError, ReadingNote
 
 DEBUG = "CHOICEGP_DEBUG"
 _NAMES = (
-    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|features|numbers|"
+    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|feature|features|numbers|"
     "covariates"
 )
 _TEXT = r"'(?:[^'\\]|\\.)*'"
