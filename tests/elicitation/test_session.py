@@ -1,6 +1,8 @@
 """A session: what is asked, what is recorded, and a model that follows without being waited for."""
 
+import math
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ class FakeModel:
 
     def __init__(self, data: Any = None, init: Any = None) -> None:
         self.data, self.init, self.errors_ = data, init, FakeErrors()
+        self.elbo_ = -1.0 if init is None else -2.0
+        self.posterior_ = SimpleNamespace(objects=SimpleNamespace(X=np.zeros((64, 2))))
         self.encoding_ = None if data is None else data.encoding
         self.fit_result_ = self
         self.out_of_time = False
@@ -93,6 +97,33 @@ def test_a_question_is_told_and_skipped_as_a_record(tmp_path, fits):
         ChoiceSession(TABLE, tmp_path / "study.db", db=tmp_path / "study.db")
 
 
+def test_objects_may_be_given_by_their_rows(tmp_path, fits):
+    with ChoiceSession(TABLE, tmp_path / "study.db") as session:
+        session.ask()
+    other = TABLE[::-1]
+    with ChoiceSession(other, tmp_path / "study.db") as session:
+        question = session.ask()
+        assert other.index[list(question.rows)].tolist() == list(question.shown), "rows of the table at hand"
+        assert session.tell(question, np.array(question.rows[1:2])).event.chosen == question.shown[1:2]
+        assert session.tell([0, 1], [1]).event.chosen == ("o10",)
+        assert session.undo().rows == (0, 1)
+        with pytest.raises(ChoiceGPError, match="not in the catalogue: 12"):
+            session.tell([0, 12], [0])
+
+
+def test_an_array_is_a_catalogue(fits):
+    with ChoiceSession(TABLE.to_numpy()) as session:
+        question = session.ask()
+        assert question.rows == question.shown
+        session.tell(question, question.shown[:2])
+        assert set(session.data.chosen[0].tolist()) == set(question.shown[:2])
+    numbered = TABLE.set_axis(range(1, 13))
+    with ChoiceSession(numbered) as session:
+        question = session.ask()
+        assert [row + 1 for row in question.rows] == list(question.shown)
+        assert session.tell(question, question.shown[-1:]).event.chosen == question.shown[-1:], "numbers are ids"
+
+
 def test_the_default_model_knows_of_none_before_the_first():
     session = ChoiceSession(TABLE)
     assert session._refitter._template.threshold is True
@@ -139,8 +170,12 @@ def test_no_set_is_asked_twice(fits):
 
 def test_what_the_design_is_asked_and_what_is_recorded(monkeypatch, fits):
     calls: list[tuple] = []
+    rehearsed: list[tuple] = []
 
     def next_set(model: Any, objects: pd.DataFrame, size: int, **options: Any) -> Proposed:
+        if options["seconds"] == math.inf:
+            rehearsed.append((model, threading.current_thread().name))
+            return Proposed((), 0.0, "", "")
         calls.append((model, size, options))
         return Proposed(tuple(objects.index[len(calls) : len(calls) + size]), 0.5, options["how"], "a reason")
 
@@ -149,11 +184,15 @@ def test_what_the_design_is_asked_and_what_is_recorded(monkeypatch, fits):
     reply(session, 4)
     session.refresh()
     question = session.ask()
+    assert rehearsed == [(fits[0], "choicegp-refit")], "programs are compiled where nobody waits for them"
     assert [model for model, *_ in calls] == [None] * 4 + [fits[0]]
     assert calls[4][2]["avoid"] == {frozenset(TABLE.index[i + 1 : i + 3]) for i in range(4)}
     assert len({options["random_state"] for *_, options in calls}) == 5
     assert (question.design, question.value, question.reason) == ("predictive", 0.5, "a reason")
     assert question.model.endswith(f"/{session._current.last}")
+    reply(session)
+    session.refresh()
+    assert len(rehearsed) == 1, "the next model has the same size"
 
 
 def test_a_session_resumes(tmp_path, fits):
@@ -210,7 +249,7 @@ def test_nobody_waits_for_a_fit(monkeypatch, fits):
     go_on.set()
     session.refresh()
     assert len(session.model.data) == 10
-    assert len(fits) <= 3, "fits that were overtaken are left out"
+    assert len({len(fit.data) for fit in fits}) <= 3, "fits that were overtaken are left out"
 
 
 def test_a_fit_that_fails_leaves_the_last_model(monkeypatch, fits):
@@ -228,19 +267,34 @@ def test_a_fit_that_fails_leaves_the_last_model(monkeypatch, fits):
     assert session.model is first
 
 
-def test_a_refit_starts_from_the_last_model_unless_much_is_new(fits):
+def test_a_refit_starts_from_the_last_model_and_from_scratch_when_much_is_new(fits):
     session = ChoiceSession(TABLE)
     for _ in range(9):
         reply(session)
         session.refresh()
-    assert [len(fit.data) for fit in fits] == [4, 5, 6, 7, 8, 9]
-    assert [fit.init is None for fit in fits] == [True, True, False, True, False, True]
+    assert [len(fit.data) for fit in fits] == [4, 5, 5, 6, 7, 7, 8, 9, 9]
+    assert [fit.init is None for fit in fits] == [True, False, True, False, False, True, False, False, True]
     session.undo()
     assert len(session.refresh().model.data) == 8
-    assert fits[-1].init is fits[-2]
+    assert fits[-1].init is fits[-2], "the fit from scratch had the higher bound"
     session.none()
     session.refresh()
     assert fits[-1].init is None, "the first empty answer brings a threshold"
+
+
+def test_of_two_fits_the_one_with_the_higher_bound_is_kept(monkeypatch, fits):
+    session = ChoiceSession(TABLE)
+    reply(session, 4)
+    session.refresh()
+    worse = lambda data=None, init=None: SimpleNamespace(**vars(FakeModel(data, init)) | {"elbo_": -3.0})  # noqa: E731
+    fit = Refitter._fit
+    monkeypatch.setattr(
+        Refitter, "_fit", lambda *given: fit(*given) if given[2] is not None else (worse(given[1]),) * 2
+    )
+    reply(session)
+    assert session.refresh().model is fits[-1]
+    assert fits[-1].init is fits[0]
+    assert session._current.n_cold == 5, "the next fit from scratch is due when there are a quarter more"
 
 
 def test_a_fit_that_was_cut_by_the_time_limit_continues_once(monkeypatch, fits):

@@ -247,20 +247,20 @@ def sampled(halves):
     from choicegp.inference.respondents import sampling
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "N_WARM_UP", 6)
-        patch.setattr(sampling, "LOOKS", (16,))
-        return ChoiceGP(2, respondents="hierarchical", **QUICK | {"inference": "mcmc", "max_iter": None}).fit(halves[0])
+        patch.setattr(sampling, "N_CLIMB", 30)
+        patch.setattr(sampling, "N_CHAINS", 8)
+        return ChoiceGP(2, respondents="hierarchical", **QUICK | {"intervals": "auto"}).fit(halves[0])
 
 
-def test_people_are_sampled(sampled, model, halves, study):
-    assert sampled.intervals_.startswith("NUTS over the utilities of all people and hyperparameters: 128 draws")
+def test_people_are_sampled_by_default(sampled, model, halves, study):
+    assert sampled.intervals_.startswith("HMC over the utilities of all people and hyperparameters: 64 draws")
     _, test = halves
     drawn, gaussian = (np.concatenate(one.predict_proba(test)) for one in (sampled, model))
     assert np.corrcoef(drawn, gaussian)[0, 1] > 0.8
     # Shares of draws that continue those of the chains are what predictions are, for known people and for new ones.
     asked = ChoiceData.from_sets(study.data.X, [[0, 3, 7]] * 6, respondents=range(6))
     expected = np.mean(sampled.predict_proba(asked), axis=0)
-    shares = sampled.shares({"one": [0, 3, 7]}, n_draws=640)
+    shares = sampled.shares({"one": [0, 3, 7]}, n_draws=320)
     np.testing.assert_allclose(shares["keep"], expected, atol=0.03)
     new = sampled.shares({"one": [0, 3, 7]}, n_draws=64, people="new")
     np.testing.assert_allclose(new["keep"], sampled.predict_proba(replace(asked, respondents=None))[0], atol=0.08)

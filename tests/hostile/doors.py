@@ -55,6 +55,16 @@ def model(name: str, part: str, content: bytes | Callable[[dict], Any], says: st
     return Command(f"model: {name}", forged(part, content), says, ("plot", "model.cgp"))
 
 
+def assortments(name: str, rows: str, says: str) -> Command:
+    """Return a case of a table of assortments, for a good model."""
+
+    def make(folder: Path) -> None:
+        (folder / "model.cgp").write_bytes(MODEL.read_bytes())
+        (folder / "new.csv").write_text(rows)
+
+    return Command(f"assortments: {name}", make, says, ("shares", "model.cgp", "new.csv", "-o", "shares.csv"))
+
+
 def tight_model(folder: Path) -> None:
     """Write a model of which a part says that it becomes 300 million bytes when it is unpacked."""
     forged("mean", header(4))(folder)
@@ -153,6 +163,10 @@ DOORS = [
     model("numbers as objects", "mean", packed(np.zeros(3, "M8[D]")), "has the shape (3,)"),
     model("a kernel that does not exist", "", lambda page: page.update(kernel=["os.system"]), "wrong parts"),
     Command("model: a bomb", tight_model, "unpack to", ("plot", "model.cgp")),
+    assortments("no rows", "choice_id,alt_id,price,colour\n", "has a header but no rows"),
+    assortments("no features", "choice_id,alt_id\n1,pen\n1,ink\n", "there is no feature column 'price'"),
+    assortments("a colour never seen", GOOD.replace("blue", "mauve"), "unknown category 'mauve'"),
+    assortments("an endless price", GOOD.replace("5", "inf"), "is not finite (inf)"),
     table("Parquet bomb", tight_parquet, "unpacks to 20,000,000 cells", file=PARQUET),
     table("Excel with a far cell", far_cell, "cells so far apart", file=EXCEL),
     table("no choices among a billion columns", "choice_id" + "," * 1_000_000 + "\n1\n", "has no name"),

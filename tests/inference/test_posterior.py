@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceData
+from choicegp.data.packing import padded_generously
 from choicegp.inference.dense import target_sites
 from choicegp.inference.expectation import quasi_normals
 from choicegp.inference.posterior import (
@@ -15,6 +16,7 @@ from choicegp.inference.posterior import (
     Posterior,
     conclude,
     condition,
+    draws_of,
     evidence_bound,
     factorise,
     factorise_on_host,
@@ -281,3 +283,22 @@ def test_a_posterior_is_a_tree_of_arrays(posterior):
     assert isinstance(doubled, Posterior)
     np.testing.assert_array_equal(doubled.dual, 2 * posterior.dual)
     assert isinstance(factorise_on_host(np.eye(2)[None]), Factor)
+
+
+def test_draws_of_data_that_grow_need_one_program(prior, monkeypatch):
+    sizes, real, rng = set(), UtilityPrior.covariance, np.random.default_rng(0)
+
+    def noted(self, one, other):
+        sizes.add((len(one.codes), len(other.codes)))
+        return real(self, one, other)
+
+    monkeypatch.setattr(UtilityPrior, "covariance", noted)
+    settings = jax.tree.map(lambda leaf: np.asarray(leaf)[None], prior)
+    with padded_generously():
+        for n in (5, 40):
+            objects = Objects(20.0 * rng.normal(size=(n, 2)), np.arange(n))
+            draws = draws_of(settings, objects, np.zeros((1, 3, prior.n_parts, n)))
+            own = np.asarray(real(prior, objects, objects))
+            assert draws.inverse.shape == (1, prior.n_parts, n, n)
+            assert np.allclose(draws.inverse[0] @ own, np.eye(n), atol=1e-3)
+    assert sizes == {(64, 64)}

@@ -27,6 +27,14 @@ def drawn_shares(u, errors, take="equal", lapse=None):
     return found.keep[0, 0], found.take[0, 0], found.none[0, 0]
 
 
+def test_too_large_an_assortment_is_refused_before_anything_is_drawn(model, monkeypatch):
+    """Joint draws of 5,000 objects take more than a minute."""
+    monkeypatch.setattr("choicegp.prediction.shares.utilities_of_people", lambda *_: pytest.fail("it draws"))
+    many = PRODUCTS.iloc[np.zeros(200, int)].set_axis([f"o{i}" for i in range(200)])
+    with pytest.raises(ChoiceGPError, match="at most 199 objects; this one has 200"):
+        model.shares({"all": many})
+
+
 @pytest.mark.parametrize("errors", ERRORS, ids=lambda errors: errors.name)
 @pytest.mark.parametrize("take", ["equal", "best"])
 def test_everybody_takes_one_kept_object_or_none(errors, take):

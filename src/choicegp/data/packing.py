@@ -17,9 +17,9 @@ from choicegp.reading.defects import offsets_of
 
 _SHAPES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 _MOST_SHAPES = 3  # a program is compiled for each
-_IS_GENEROUS: ContextVar[bool] = ContextVar("is_generous", default=False)
-_LEAST_GENEROUS = 32
 _FLAT = 1e-12  # a standard deviation that is a smaller part of the mean than this is rounding
+# While data grow: the least size, and the most fineness.
+_GENEROUS: ContextVar[tuple[int, int] | None] = ContextVar("generous", default=None)
 
 
 def split_sets(flat: NDArray, offsets: NDArray[np.int64], marks: NDArray[np.bool_] | None = None) -> list[NDArray]:
@@ -60,27 +60,30 @@ def sets_by_size(
 
 def padded_size(n: int, fineness: int) -> int:
     """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
-    if _IS_GENEROUS.get():
-        n, fineness = max(n, _LEAST_GENEROUS), min(fineness, 1)
+    if (least := _GENEROUS.get()) is not None:
+        n, fineness = max(n, least[0]), min(fineness, least[1])
     step = 1 << max(0, n.bit_length() - 1 - fineness)
     return -(-n // step) * step
 
 
 @contextmanager
-def padded_generously() -> Iterator[None]:
+def padded_generously(least: int = 64, fineness: int = 0) -> Iterator[None]:
     """Pad generously inside, for data that grow set by set: few of their fits then need other programs than the last.
+
+    Sizes are rounded up to ``least`` at least; the larger the ``fineness``, the less is added, and the more sizes there
+    are.
 
     Examples
     --------
     >>> with padded_generously():
     ...     sorted({padded_size(n, 4) for n in range(1, 130)})
-    [32, 48, 64, 96, 128, 192]
+    [64, 128, 256]
     """
-    before = _IS_GENEROUS.set(True)
+    before = _GENEROUS.set((least, fineness))
     try:
         yield
     finally:
-        _IS_GENEROUS.reset(before)
+        _GENEROUS.reset(before)
 
 
 def sets_by_shape(sizes: NDArray[np.integer], sets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:

@@ -12,9 +12,15 @@ if TYPE_CHECKING:
 
 
 def checked_objects(objects: Any) -> "pd.DataFrame":
-    """Return a catalogue with distinct ids that are texts or whole numbers, or raise an error."""
+    """Return a catalogue with distinct ids that are texts or whole numbers, or raise an error.
+
+    The objects of an array have their row numbers as ids.
+    """
+    import numpy as np
     import pandas as pd
 
+    if isinstance(objects, np.ndarray) and objects.ndim == 2:
+        objects = pd.DataFrame(objects, columns=[f"x{j}" for j in range(objects.shape[1])])
     if not isinstance(objects, pd.DataFrame):
         raise ChoiceGPError(f"objects must be a DataFrame with one row per object, not {type(objects).__name__}")
     if len(objects) < 2 or len(objects.columns) == 0:

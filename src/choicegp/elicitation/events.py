@@ -80,6 +80,8 @@ class Question(NamedTuple):
     value : float or None
     repeated : bool
         Whether the question was open already.
+    rows : tuple of int or None
+        Row numbers of the objects in the table that a `ChoiceSession` was given; a `Store` leaves them out.
     """
 
     key: str
@@ -92,6 +94,7 @@ class Question(NamedTuple):
     model: str | None = None
     reason: str | None = None
     repeated: bool = False
+    rows: tuple[int, ...] | None = None
 
     @property
     def id(self) -> str:

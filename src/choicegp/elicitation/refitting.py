@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_generously, padded_size
@@ -14,6 +15,7 @@ from choicegp.model.prior import Objects
 
 RECENT = 8
 """Answers over which it is judged how much the model still changes."""
+_N_PROBES = 64  # sets for which it is predicted
 _GROWN = 1.25  # by which the answers have grown when a fit starts from scratch
 _COLD = 10.0  # a fit from scratch may take this many times the seconds of a warm one
 
@@ -58,9 +60,10 @@ class Current(NamedTuple):
 class Refitter:
     """Fits models one after the other in a thread of its own, which ends when there is nothing left to fit.
 
-    A fit starts from the last model, but for the first and whenever the answers have become a quarter more: what was
-    plausible after few answers need not be where the best fit to more of them is.  After the same 12 answers of one
-    simulated person, a fit that had always started from the last one predicted 0.47 of new sets, one from scratch 0.76.
+    A fit starts from the last model.  Whenever the answers have become a quarter more there is also one from scratch,
+    and the one with the higher bound is kept: what was plausible after few answers need not be where the best fit to
+    more of them is.  After the same 12 answers of one simulated person, a fit that had always started from the last one
+    predicted 0.47 of new sets, one from scratch 0.76.
 
     Parameters
     ----------
@@ -70,10 +73,16 @@ class Refitter:
         Time limit of a fit that starts from the last model.
     probe : ChoiceData
         Sets whose predictions show how much a model changes.
+    prepare : callable, optional
+        Called with each model whose size is new, before it is used: whatever asks it compiles its programs there.
     """
 
-    def __init__(self, template: ChoiceGP, max_seconds: float, probe: ChoiceData) -> None:
+    def __init__(
+        self, template: ChoiceGP, max_seconds: float, probe: ChoiceData,
+        prepare: Callable[[ChoiceGP], object] | None = None,
+    ) -> None:  # fmt: skip
         self._template, self._max_seconds, self._probe = template, max_seconds, probe
+        self._prepare, self._prepared = prepare, set[tuple[int, bool]]()
         self._models: dict[Hashable, Current] = {}
         self._wanted: dict[Hashable, Callable[[], Answered | None]] = {}
         self._failed: Exception | None = None
@@ -126,18 +135,31 @@ class Refitter:
         # A model without a threshold says nothing about where the threshold of the next one is.
         if before is not None and _has_empty(data) and not before.model.errors_.has_threshold:
             before = None
-        if before is not None and len(data) >= _GROWN * before.n_cold:
-            before = None
         with padded_generously():
-            model, roomy = self._fit(data, before and before.roomy)
-            if model.fit_result_.out_of_time:
-                # The time went into compiling, for a new number of sets or objects; it is spent once.
-                model, roomy = self._fit(data, roomy)
+            is_due = before is None or len(data) >= _GROWN * before.n_cold
+            found = [self._whole(data, before.roomy)] if before is not None else []
+            if is_due:
+                found.append(self._whole(data, None))
+            model, roomy = max(found, key=lambda one: np.nan_to_num(one[0].elbo_, nan=-np.inf))
             predicted = np.concatenate(roomy._probabilities(self._probe.with_encoding(roomy.encoding_)))
+        self._ready(roomy)
         course = [one for one in (last.course if last is not None else ()) if one[0] < len(data)]
         kept = [one for one in course[:-1] if one[0] > len(data) - 2 * RECENT] + course[-1:]
-        n_cold = len(data) if before is None else before.n_cold
+        n_cold = before.n_cold if before is not None and not is_due else len(data)
         return Current(model, roomy, answered.last, n_cold, (*kept, (len(data), predicted)))
+
+    def _whole(self, data: ChoiceData, init: ChoiceGP | None) -> tuple[ChoiceGP, ChoiceGP]:
+        """Fit, and once more where the time went into compiling, for a new number of sets or objects."""
+        model, roomy = self._fit(data, init)
+        return self._fit(data, roomy) if model.fit_result_.out_of_time else (model, roomy)
+
+    def _ready(self, model: ChoiceGP) -> None:
+        """Have the programs compiled that ask a model, where its size is new."""
+        if self._prepare is not None:
+            size = len(model.posterior_.objects.X), model.errors_.has_threshold
+            if size not in self._prepared:
+                self._prepare(model)
+                self._prepared.add(size)
 
     def _fit(self, data: ChoiceData, init: ChoiceGP | None) -> tuple[ChoiceGP, ChoiceGP]:
         """Return a model, and the same with room."""
@@ -145,6 +167,13 @@ class Refitter:
         options = self._template.get_params(deep=False) | {"max_seconds": limit, "progress": False}
         model = ChoiceGP(**options).fit(data, init=init)
         return model, ChoiceGP(**options)._keep(model.fitted_._replace(posterior=padded(model.posterior_)))
+
+
+def probe_of(objects: pd.DataFrame, size: int, number: int) -> ChoiceData:
+    """Return random sets of a catalogue without choices."""
+    rng = np.random.default_rng([number, 5])
+    sets = [rng.choice(len(objects), min(size, len(objects)), replace=False) for _ in range(_N_PROBES)]
+    return ChoiceData.from_sets(objects, sets, missing="level")
 
 
 def _has_empty(data: ChoiceData) -> bool:

@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from choicegp import __version__
-from choicegp.checks import check_one_of, flag_option, kind_of, number_option, seed, whole_number
+from choicegp.checks import check_one_of, flag_option, kind_of, number_option, plain, seed, whole_number
+from choicegp.elicitation.catalogue import checked_objects
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, answered_sets, answers
 from choicegp.elicitation.stopping import Hint, hint_after
 from choicegp.elicitation.store import Store, Who
@@ -16,6 +17,7 @@ from choicegp.errors import ChoiceGPError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
     from choicegp.data.choices import ChoiceData
     from choicegp.elicitation.refitting import Answered, Current
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 FEWEST = 4
 """Answers before the first model; until then sets fill the space of features."""
-_N_PROBES = 64  # sets for which that is predicted
 _SECONDS = 0.5  # for the search of a set
 
 
@@ -35,8 +36,9 @@ class ChoiceSession:
 
     Parameters
     ----------
-    objects : DataFrame or None
-        The catalogue, one row per object, with ids in the index; None for the catalogue of an existing study.
+    objects : DataFrame, array (t, c) or None
+        The catalogue, one row per object, with ids in the index; the ids of an array's objects are its row numbers.
+        None for the catalogue of an existing study.
     store : Store, path, URL or None
         Where answers are kept: a study, an SQLite file or a URL of PostgreSQL, from which a session resumes. None keeps
         them in memory.
@@ -81,7 +83,7 @@ class ChoiceSession:
 
     def __init__(
         self,
-        objects: "pd.DataFrame | None" = None,
+        objects: "pd.DataFrame | NDArray | None" = None,
         store: Store | str | os.PathLike[str] | None = None,
         *,
         db: str | os.PathLike[str] | None = None,
@@ -95,7 +97,7 @@ class ChoiceSession:
         random_state: int | None = 0,
     ) -> None:
         from choicegp.elicitation.design import HOW
-        from choicegp.elicitation.refitting import Refitter
+        from choicegp.elicitation.refitting import Refitter, probe_of
         from choicegp.estimators.choice_gp import ChoiceGP
 
         check_one_of("design", design, HOW)
@@ -111,9 +113,19 @@ class ChoiceSession:
         self._pooled, self._seed = flag_option("pooled", pooled), seed(random_state)
         limit = number_option("max_seconds", max_seconds, 0.0, math.inf)
         self._opened = not isinstance(store, Store)
-        self.store = store if isinstance(store, Store) else Store.open(":memory:" if store is None else store, objects)
+        table = checked_objects(objects) if self._opened and objects is not None else None
+        self.store = store if isinstance(store, Store) else Store.open(":memory:" if store is None else store, table)
+        self._ids = [plain(one) for one in (self.store.objects if table is None else table).index]
+        self._rows = {label: row for row, label in enumerate(self._ids)}
+        self._has_numbers = any(isinstance(one, int) for one in self._ids)
         self.participant = self._known(participant)
-        self._refitter = Refitter(model, limit, _probe(self.store.objects, self._size, self._seed))
+        self._refitter = Refitter(model, limit, probe_of(self.store.objects, self._size, self._seed), self._rehearse)
+
+    def _rehearse(self, model: "ChoiceGP") -> None:
+        """Choose a set, which nobody sees: its programs are compiled before somebody waits for one."""
+        from choicegp.elicitation.design import next_set
+
+        next_set(model, self.store.objects, self._size, how=self._design, seconds=math.inf, random_state=0)
 
     def _known(self, who: Who) -> Participant:
         return self.store.found_or_joined(who) if isinstance(who, str) else self.store.participant(who)
@@ -157,7 +169,7 @@ class ChoiceSession:
 
         size = self._size if k is None else whole_number("k", k, 2)
         if (waiting := self.store.open_question(self.participant)) is not None:
-            return waiting
+            return self._placed(waiting)
         own = self.store.events(self.participant)
         self._request()
         current = self._current
@@ -172,10 +184,18 @@ class ChoiceSession:
             random_state=_seed_of(self._seed, self.participant.id, n_asked),
         )
         version = None if current is None else f"{__version__}/{current.last}"
-        return self.store.ask(
-            self.participant, proposed.shown, design=proposed.how, value=proposed.value, model=version,
-            reason=proposed.reason,
-        )  # fmt: skip
+        who, (shown, value, how, reason) = self.participant, proposed
+        return self._placed(self.store.ask(who, shown, design=how, value=value, model=version, reason=reason))
+
+    def _placed(self, question: Question) -> Question:
+        return question._replace(rows=tuple(self._rows[label] for label in question.shown))
+
+    def _named(self, chosen: Iterable[ObjectId]) -> Iterable[ObjectId]:
+        """Name objects that are given by their row numbers; where ids are numbers themselves, all are ids."""
+        if isinstance(chosen, str | bytes) or not isinstance(chosen, Iterable) or self._has_numbers:
+            return chosen
+        n = len(self._ids)
+        return [self._ids[one] if type(one) is int and 0 <= one < n else one for one in map(plain, chosen)]
 
     def answer(self, question: Question | str, chosen: Iterable[ObjectId]) -> Recorded:
         """Record what was chosen of a question.
@@ -185,13 +205,13 @@ class ChoiceSession:
         question : Question or str
             The question, or its key.
         chosen : iterable of object ids
-            Nothing means "none of these".
+            Nothing means "none of these". Where ids are texts, row numbers, such as ``question.rows`` has, will do.
 
         Returns
         -------
         Recorded
         """
-        found = self.store.answer(question.key if isinstance(question, Question) else question, chosen)
+        found = self.store.answer(question.key if isinstance(question, Question) else question, self._named(chosen))
         self._request()
         return found
 
@@ -219,7 +239,7 @@ class ChoiceSession:
             if key is not None:
                 raise ChoiceGPError("a question has a key of its own: leave key out")
             return self.answer(shown, chosen)
-        found = self.store.tell(self.participant, shown, chosen, key=key)
+        found = self.store.tell(self.participant, self._named(shown), self._named(chosen), key=key)
         self._request()
         return found
 
@@ -252,7 +272,7 @@ class ChoiceSession:
         """
         question = self.store.undo(self.participant)
         self._request()
-        return question
+        return self._placed(question)
 
     def _open(self) -> Question:
         if (question := self.store.open_question(self.participant)) is None:
@@ -367,17 +387,6 @@ class ChoiceSession:
 
         last = self._answered()
         return None if last is None else Answered(self.store.data(whose), last)
-
-
-def _probe(objects: "pd.DataFrame", size: int, number: int) -> "ChoiceData":
-    """Return random sets of the catalogue without choices."""
-    import numpy as np
-
-    from choicegp.data.choices import ChoiceData
-
-    rng = np.random.default_rng([number, 5])
-    sets = [rng.choice(len(objects), min(size, len(objects)), replace=False) for _ in range(_N_PROBES)]
-    return ChoiceData.from_sets(objects, sets, missing="level")
 
 
 def _last(events: list[Event]) -> int:

@@ -74,8 +74,8 @@ class ChoiceGP(MarketNumbers):
     intervals : {"auto", "none"}
         "auto", with ``inference="auto"`` and few objects: after the dense fit, utilities and hyperparameters are
         sampled (up to 1500 utilities of shown objects), or the Gaussian posterior is mixed over settings of the
-        hyperparameters (beyond); ``intervals_`` says which.  "none", for speed: intervals at the most probable
-        hyperparameters, which are too narrow.
+        hyperparameters (beyond); small studies of many people are sampled too; ``intervals_`` says which.  "none", for
+        speed: intervals at the most probable hyperparameters, which are too narrow.
     object_effects : bool or "auto"
         Whether each object id has, beside its features, an effect of its own; "auto", with dense inference: unless the
         evidence is clearly against it.

@@ -138,8 +138,8 @@ class FitOptions(NamedTuple):
             raise ChoiceGPError("chains of many people have lengths of their own: leave the options of MCMC out")
         method = self.method.decided(True) if isinstance(self.method, Auto) else self.dense
         effects = False if self.object_effects is None and not self.learn_hyperparameters else self.object_effects
-        # Chains of many people take minutes, and are not yet known to be honest: who wants them asks for them.
-        return self._replace(method=method, object_effects=effects, intervals=is_sampled)
+        sampled = is_sampled or (self.intervals and isinstance(self.method, Auto))
+        return self._replace(method=method, object_effects=effects, intervals=sampled)
 
     def with_threshold_as_in(self, data: ChoiceData) -> "FitOptions":
         """Return the options with the threshold decided by these data, for fits to parts of them too."""

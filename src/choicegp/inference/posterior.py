@@ -21,7 +21,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from choicegp.compute.programs import program
 from choicegp.inference.expectation import SharedCovariance, expected_log_likelihood, marginals
-from choicegp.inference.problem import Problem
+from choicegp.inference.problem import Problem, padded_objects
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects, UtilityPrior
 
@@ -389,12 +389,12 @@ def draws_of(prior: UtilityPrior, objects: Objects, dual: np.ndarray) -> Draws:
     """Complete draws of the parts at the shown objects, given as K^-1 f (H, S, p, t), for H settings of the prior."""
     from scipy.linalg.lapack import dpotri
 
-    inverses = []
+    n, padded, inverses = len(objects.codes), padded_objects(objects), []
     for h in range(len(dual)):
         setting = jax.tree.map(lambda leaf, h=h: leaf[h], prior)
-        for root in np.asarray(factorise_on_host(np.asarray(setting.covariance(objects, objects))).root):
+        covariance = np.asarray(setting.covariance(padded, padded))[:, :n, :n]
+        for root in np.asarray(factorise_on_host(covariance).root):
             # Seen by columns, the transpose of a lower factor is an upper one: nothing is copied.
             half = np.triu(dpotri(root.T, lower=0)[0])
             inverses.append(half + np.triu(half, 1).T)
-    n = len(objects.codes)
     return Draws(prior, dual, np.reshape(inverses, (len(dual), -1, n, n)))  # type: ignore[arg-type]

@@ -6,6 +6,8 @@ For larger sets answers are drawn from the same probabilities (`choicegp.predict
 choices are divided by the sum over all subsets for sets of at most 16 objects; where a set has more than ten, they are
 found by tempering (`choicegp.prediction.tempering`).  A threshold is one more object, the last of each set: it takes
 part in everything but is not shown, and a set may be left empty.
+
+Sample points and other random numbers are fixed, so predictions repeat exactly.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +27,7 @@ from choicegp.fitting.record import Fitted
 from choicegp.inference.expectation import Marginals, sobol_normals
 from choicegp.inference.respondents.personal import AnyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, Discernibility, ErrorModel
-from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, MAX_SUMMED, pair_logs, subset_probabilities
+from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, MAX_SUMMED, pair_logs
 from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.prediction.answers import (
     MAX_CONTENDERS,
@@ -39,7 +41,7 @@ from choicegp.prediction.answers import (
     proposals,
 )
 from choicegp.prediction.set_utilities import SetUtilities, set_utilities
-from choicegp.prediction.tempering import N_LAST, TemperedMeans, tempered_means
+from choicegp.prediction.tempering import N_LAST, TemperedMeans, log_sums, tempered_means
 
 N_SAMPLES = 512
 SCORE_SAMPLES = 1024
@@ -197,15 +199,6 @@ def _log_likelihoods(
     return jnp.moveaxis(jax.lax.map(of_block, blocks), 0, 1).reshape(m, n_points)
 
 
-@program
-def _log_sums(drawn: Array) -> Array:
-    """Return the log of the likelihood's sum over all subsets at utilities (d, a, m, S), per sample: (m, S)."""
-    _, a, m, n_points = drawn.shape
-    blocks = _in_blocks(drawn, _CELLS // (8 * 2**a * m))
-    sums = jax.lax.map(lambda block: jnp.log(jnp.sum(subset_probabilities(block), axis=0)), blocks)
-    return jnp.moveaxis(sums, 0, 1).reshape(m, n_points)
-
-
 @partial(program, static="n_samples")
 def mean_of_logs(values: Array, n_samples: int) -> Array:
     """Return the log of the mean of likelihoods over samples (m,) from their logs (m, S)."""
@@ -359,7 +352,9 @@ class ChoicePredictor(NamedTuple):
             if len(objects.codes) == 1:
                 logs = np.zeros(m)  # a set of one object, which is certain to be kept
             elif not normalized or is_divided:
-                logs = self._scored(objects, np.pad(chosen, ((0, len(objects.codes) - a), (0, 0))))
+                marks = np.pad(chosen, ((0, len(objects.codes) - a), (0, 0)))
+                is_rare = MAX_ENUMERATED < a <= MAX_SUMMED and not sums_to_one
+                logs = np.asarray(self._tempered(objects, marks).log_mean) if is_rare else self._scored(objects, marks)
             elif a <= MAX_ENUMERATED:
                 table = self._table(objects)
                 code = np.sum(chosen << np.arange(a)[:, None], axis=0)
@@ -379,26 +374,26 @@ class ChoicePredictor(NamedTuple):
 
     def _scored(self, objects: Objects, chosen: np.ndarray) -> np.ndarray:
         """Return the log of the mean likelihood of answers, log E[p], (m,)."""
-        if len(chosen) > MAX_ENUMERATED:
-            return np.asarray(self._tempered(objects, chosen, self.posterior.lapse).log_mean)
         values = log_likelihoods(
             self.posterior, objects, chosen, self._normals(len(chosen), SCORE_SAMPLES), self.errors
         )
         return np.asarray(mean_of_logs(values, SCORE_SAMPLES))
 
-    def _tempered(self, objects: Objects, chosen: np.ndarray, lapse: Array | None) -> TemperedMeans:
+    def _tempered(self, objects: Objects, chosen: np.ndarray, *, lapses: bool = True) -> TemperedMeans:
+        """Return the same for answers that few draws explain."""
         order, points = _chosen_first(chosen, self.errors), self._normals(len(chosen), SCORE_SAMPLES)
-        ordered = np.take_along_axis(chosen, order, 0)
-        return tempered_means(self.posterior, objects, order, ordered, points, lapse, self.errors)
+        ordered, lapse = np.take_along_axis(chosen, order, 0), self.posterior.lapse if lapses else None
+        return jax.tree.map(
+            np.asarray, tempered_means(self.posterior, objects, order, ordered, points, lapse, self.errors)
+        )
 
     def _divided(self, objects: Objects, chosen: np.ndarray) -> np.ndarray:
         """Divide the likelihood by its sum over all subsets: log E[p / Z], (m,).
 
         E[p / Z] = E[p] E[1 / Z | C], and Z varies little among draws that explain the answer: it is summed at few.
         """
-        found = self._tempered(objects, chosen, None)
-        sums = _log_sums(found.utilities)
-        logs = np.asarray(found.log_mean + mean_of_logs(-sums, N_LAST))
+        found = self._tempered(objects, chosen, lapses=False)
+        logs = np.asarray(found.log_mean + mean_of_logs(-log_sums(found.utilities), N_LAST))
         if self.posterior.lapse is None:
             return logs
         lapse, a = float(self.posterior.lapse), len(chosen)

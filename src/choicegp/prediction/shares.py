@@ -20,7 +20,7 @@ from choicegp.model.likelihood import MAX_ENUMERATED
 from choicegp.model.prior import Objects, threshold_like
 from choicegp.prediction.assortments import Market, changed, market_of, one_assortment
 from choicegp.prediction.people import utilities_of_people
-from choicegp.prediction.taking import TAKE_RULES, Taken, answered
+from choicegp.prediction.taking import TAKE_RULES, Taken, answered, check_offered
 
 N_DRAWS = 400
 N_NEW = 300
@@ -158,6 +158,7 @@ def answers_of_people(
 ) -> Iterator[list[Taken]]:
     """Yield, for a few draws at a time, the probabilities (s, R, a) of every person for each assortment."""
     rows = [market.rows[number] for number in (range(len(market.rows)) if some is None else some)]
+    check_offered(max(map(len, rows)))
     objects, places = _distinct(fitted, market, np.concatenate(rows))
     places_of = np.split(places, np.cumsum([len(own) for own in rows])[:-1])
     if fitted.errors.has_threshold:

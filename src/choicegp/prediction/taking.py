@@ -94,14 +94,20 @@ def _best_kept(u: Array, member: Array, table: Array) -> Array:
     return jnp.sum(is_best / jnp.maximum(jnp.sum(is_best, axis=0), 1.0) * table, axis=1)
 
 
+def check_offered(n_objects: int) -> None:
+    """Refuse an assortment that is too large, before utilities of its objects are drawn jointly."""
+    if n_objects >= MAX_CONTENDERS:
+        most = MAX_CONTENDERS - 1
+        raise ChoiceGPError(f"shares are for assortments of at most {most} objects; this one has {n_objects}")
+
+
 def _sampled(
     u: np.ndarray, errors: ErrorModel, lapse: float | None, take: str, seed: int, repeats: int
 ) -> tuple[np.ndarray, ...]:
     """Do as `_enumerated` does for larger assortments, from several answers drawn at each utilities."""
     d, n, n_all = u.shape
     a = n - errors.has_threshold
-    if n > MAX_CONTENDERS:
-        raise ChoiceGPError(f"shares are for assortments of at most {MAX_CONTENDERS - 1} objects; this one has {a}")
+    check_offered(a)
     rng = np.random.default_rng([seed, 7])
     size = max(1, min(n_all, _PAIRS // (d * n * n * repeats)))
     program = _winners if isinstance(errors, BestInOne) else _drawn_answers

@@ -2,13 +2,13 @@
 
 Where answers have no errors, one draw of the utilities of a set of sixteen objects explains one of 65,535 answers and
 no other.  The mean likelihood of the true answer over a thousand draws may then rest on none of them, though the
-posterior gives it a probability of 0.001.  Sequential Monte Carlo finds such means: the likelihood's power grows from 0
-to 1, in steps after which the weights of the draws still differ little; draws are taken again in proportion to their
-weights, and moved so that the posterior times that power of the likelihood is kept.  The product of the mean
+posterior gives it a probability of 0.001.  Sequential Monte Carlo finds such means.  The likelihood's power grows from
+0 to 1, in steps after which the weights of the draws differ little.  After each, draws are taken again in proportion
+to their weights, and moved so that the posterior times that power of the likelihood is kept.  The product of the mean
 weights of all steps has the mean likelihood as its expectation, and the last draws are draws of the posterior given the
 answer.
 
-Where the first draws explain the answer well, there is one step, and the result is their mean.
+Where enough of the first draws explain the answer, there is one step, and the result is their mean.
 """
 
 import math
@@ -22,6 +22,7 @@ from jax import Array
 from choicegp.compute.programs import program
 from choicegp.inference.respondents.personal import AnyPosterior
 from choicegp.model.error_models import ErrorModel
+from choicegp.model.likelihood import subset_probabilities
 from choicegp.model.prior import Objects
 from choicegp.prediction.set_utilities import SetUtilities, set_utilities
 
@@ -30,11 +31,13 @@ N_PARTICLES = 256
 N_LAST = 64
 """Draws of the posterior given the answer that are returned."""
 _N_MOVES = 8  # between two steps
-_LEAST_EFFECTIVE = 0.5  # share of the draws that a step leaves effective
+_ENOUGH = 100.0  # effective draws: with as many, the power may be 1 at once
+_LEAST_EFFECTIVE = 0.5  # share of the draws that another step leaves effective
 _SMALLEST_STEP = 1e-4  # of the power, so that there is an end
 _HALVINGS = 30  # of the range in which the next step is sought
 _REDRAWN = 0.25  # share of the moves that also take another draw of the shown objects
 _FINEST = 4.0  # halvings of the longest move
+_SUMMED = 500_000  # numbers in a table of subsets
 
 
 class TemperedMeans(NamedTuple):
@@ -114,6 +117,18 @@ def tempered_means(
     return TemperedMeans(log_mean, jnp.moveaxis(utilities, 0, 2))
 
 
+@program
+def log_sums(utilities: Array) -> Array:
+    """Return the log of the likelihood's sum over all subsets at utilities (d, a, m, S): (m, S)."""
+    d, a, m, n_samples = utilities.shape
+    size = min(m * n_samples, 1 << max(0, (_SUMMED >> a).bit_length() - 1))
+    n_blocks = -(-m * n_samples // size)
+    flat = jnp.pad(utilities.reshape(d, a, -1), ((0, 0), (0, 0), (0, n_blocks * size - m * n_samples)))
+    blocks = jnp.moveaxis(flat.reshape(d, a, n_blocks, size), 2, 0)
+    sums = jax.lax.map(lambda block: jnp.log(jnp.sum(subset_probabilities(block), axis=0)), blocks)
+    return sums.reshape(-1)[: m * n_samples].reshape(m, n_samples)
+
+
 def _by_set(found: SetUtilities) -> _OneSet:
     """Lay the posterior out with the sets along the first axis."""
     mean, root = (part if found.moves is not None else part[None] for part in found.marginal)
@@ -166,19 +181,18 @@ def _tempered(
 
 
 def _next_step(log_p: Array, power: Array) -> Array:
-    """Return by how much the power may grow: to 1, or until the least share of the draws is effective."""
-    least = math.log(_LEAST_EFFECTIVE * len(log_p))
+    """Return by how much the power may grow: to 1 where enough draws stay effective, or until a share of them does."""
 
-    def is_effective(step: Array) -> Array:
+    def is_effective(step: Array, least: float) -> Array:
         # The effective number of draws is (sum w)² / sum w².
-        return 2.0 * jax.nn.logsumexp(step * log_p) - jax.nn.logsumexp(2.0 * step * log_p) >= least
+        return 2.0 * jax.nn.logsumexp(step * log_p) - jax.nn.logsumexp(2.0 * step * log_p) >= math.log(least)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = 0.5 * (ends[0] + ends[1])
-        is_larger = is_effective(middle)
+        is_larger = is_effective(middle, _LEAST_EFFECTIVE * len(log_p))
         return jnp.where(is_larger, middle, ends[0]), jnp.where(is_larger, ends[1], middle)
 
     whole = 1.0 - power
     largest, _ = jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(whole), whole))
     step = jnp.maximum(largest, jnp.minimum(whole, _SMALLEST_STEP))
-    return jnp.where(is_effective(whole), whole, step)
+    return jnp.where(is_effective(whole, _ENOUGH), whole, step)

@@ -198,8 +198,8 @@ class TestBetween:
         work(world)
         while world.worker.step():
             pass
-        assert world.worker._learner.calls == [("warm", 32)]
-        assert worker._shapes(130) == [32, 48, 64, 96, 128, 192]
+        assert world.worker._learner.calls == [("warm", 64)]
+        assert worker._shapes(130) == [64, 128, 256]
 
     def test_a_changed_study_reaches_workers_that_run(self, world, objects):
         work(world)

@@ -90,7 +90,7 @@ class Learner:
     def warm_up(self, n_objects: int) -> None:
         """Compile what models of this many objects need before a person waits for one: a nobody answers at random."""
         rng, labels, size = random.Random(1), [plain(one) for one in self.objects.index], self.setup.set_size
-        labels = rng.sample(labels, min(n_objects, len(labels)))
+        labels = rng.sample(labels, min(n_objects - bool(self.setup.threshold), len(labels)))  # a threshold is one more
         shown = tuple(tuple(labels[i : i + size]) for i in range(0, len(labels) - size + 1, size))
         chosen = [tuple(rng.sample(one, rng.randint(1, len(one)))) for one in shown]
         if self.setup.threshold:

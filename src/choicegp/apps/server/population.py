@@ -93,7 +93,7 @@ def _fitted(learner: Learner, respondents: str, data: "ChoiceData") -> "ChoiceGP
     from choicegp.data.packing import padded_generously
     from choicegp.estimators.choice_gp import ChoiceGP
 
-    with padded_generously():  # there will be more answers the next time
+    with padded_generously(32, 1):  # there will be more answers the next time
         return ChoiceGP(learner.setup.utilities, respondents=respondents, **_options(learner)).fit(data)
 
 

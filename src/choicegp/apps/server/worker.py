@@ -32,7 +32,6 @@ _LIMIT = 600.0  # seconds of one job
 _PAUSE = 0.2  # seconds between two looks at an empty queue
 _AWAY = 2.0  # seconds to wait for a database that cannot be reached
 _NICE = 10
-_FIRST_SHAPE = 32  # objects of the smallest models
 
 
 class Worker:
@@ -179,12 +178,12 @@ def _shapes(most: int) -> list[int]:
     Examples
     --------
     >>> _shapes(80)
-    [32, 48, 64, 96]
+    [64, 128]
     """
     from choicegp.data.packing import padded_generously, padded_size
 
     with padded_generously():
-        return sorted({padded_size(n, 1) for n in range(_FIRST_SHAPE, max(most, _FIRST_SHAPE) + 1)})
+        return sorted({padded_size(n, 1) for n in range(1, max(most, 1) + 1)})
 
 
 def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
