@@ -205,7 +205,7 @@ class ChoiceSession:
         question : Question or str
             The question, or its key.
         chosen : iterable of object ids
-            Nothing means "none of these". Where ids are texts, row numbers such as those of ``question.rows`` will do.
+            Nothing means "none of these". Where ids are texts, row numbers, such as ``question.rows`` has, will do.
 
         Returns
         -------
