@@ -2,6 +2,7 @@ import pandas as pd
 import pytest
 
 from choicegp import ChoiceDataError, ChoiceGP, ChoiceGPError, datasets
+from choicegp.errors import ReadingWarning
 
 HEADER = """# FILE NAME: 00099-00000001.cat
 # TITLE: A town
@@ -58,10 +59,52 @@ def test_features_go_with_the_names_and_a_model_can_be_fitted(written):
 
 def test_more_categories_may_count_as_approval(written):
     text = HEADER + "3: 1, {2,3}, 4\n"
-    kept = {n: datasets.load_preflib(written(text), approved=n).chosen[0].tolist() for n in (1, 2, 3)}
-    assert kept == {1: [0], 2: [0, 1, 2], 3: [0, 1, 2, 3]}
+    kept = {n: datasets.load_preflib(written(text), approved=n).chosen[0].tolist() for n in (1, 2)}
+    assert kept == {1: [0], 2: [0, 1, 2]}
+    with pytest.raises(ChoiceGPError, match=r"nothing is known to be rejected\. Pass a smaller"):
+        datasets.load_preflib(written(text), approved=3)
     with pytest.raises(ChoiceGPError, match="has 3 categories"):
         datasets.load_preflib(written(text), approved=4)
+
+
+def test_a_file_that_leaves_out_what_was_not_approved_is_not_read_as_if_all_was_kept(written):
+    path = written(HEADER + "2: {1, 3}, {}\n1: 2, {}\n3: {}, {}\n")
+    with pytest.raises(ChoiceDataError, match=r"(?s)names no alternative.*pass unnamed=\"rejected\".*'skip'"):
+        datasets.load_preflib(path)
+    with pytest.raises(ChoiceGPError, match='pass unnamed="rejected"'):
+        datasets.load_preflib(path, on_error="skip")
+    data = datasets.load_preflib(path, unnamed="rejected")
+    ids = data.object_ids
+    assert [ids[rows].tolist() for rows in data.chosen] == [["Park", "Road"], ["Library: new"], []]
+    assert [len(rows) for rows in data.shown] == [4, 4, 4]
+    assert data.weights.tolist() == [2.0, 1.0, 3.0]
+    assert data.skipped == ()
+    with pytest.raises(ChoiceGPError, match="unnamed must be"):
+        datasets.load_preflib(path, unnamed="unknown")
+
+
+def test_where_all_is_kept_whatever_unnamed_says_no_option_is_offered_that_cannot_help(written):
+    path = written(HEADER + "2: {1, 2, 3, 4}, {}\n")
+    with pytest.raises(ChoiceGPError, match=r"nothing is known to be rejected$"):
+        datasets.load_preflib(path, unnamed="rejected")
+
+
+def test_ballots_with_defects_are_left_out_on_request(written):
+    path = written(HEADER + BALLOTS + "5: {},{}\nnobody: 1, 2\n1: 1, 9\n")
+    with pytest.raises(ChoiceDataError):
+        datasets.load_preflib(path)
+    with pytest.warns(ReadingWarning, match=r"3 defects of .*town.cat: ballots were left out; see data.skipped"):
+        data = datasets.load_preflib(path, on_error="skip")
+    assert data.weights.tolist() == [12.0, 8.0, 2.0, 1.0]
+    assert [(one.kind, one.row) for one in data.skipped] == [
+        ("empty-set", 18),
+        ("wrong-ballot", 19),
+        ("unknown-object", 20),
+    ]
+    with pytest.raises(ChoiceDataError, match="no ballot is without defects"):
+        datasets.load_preflib(written(HEADER + "5: {},{}\n"), on_error="skip")
+    with pytest.raises(ChoiceGPError, match="on_error must be"):
+        datasets.load_preflib(path, on_error="ignore")
 
 
 def test_equal_names_get_their_number_and_a_mark_of_the_encoding_is_no_text(written):

@@ -3,6 +3,7 @@
 import re
 import shutil
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, ParetoEmbedding, Prefe
 from choicegp.errors import Defect
 from choicegp.fitting.record import ChosenNumber
 from choicegp.reporting import report as module
+from choicegp.reporting import summaries, trust
 from choicegp.reporting.asked import quietly, sentence
 
 NAMES = ["<script>alert(1)</script>", "A & B $5", "x" * 300, *(f"object {i}" for i in range(13))]
@@ -103,6 +105,24 @@ def test_every_part_is_there(page):
         "today &amp; now", "withdrawn", "choicegp &lt;x&gt;", "Benavoli", "random answer",
     ):  # fmt: skip
         assert said in page, said
+
+
+@pytest.mark.parametrize(("low", "said"), [(0.2, "inside the 95% interval"), (0.4, "outside the 95% interval")])
+def test_the_verdict_on_calibration_counts_the_bins_outside(monkeypatch, low, said):
+    bins = pd.DataFrame({"predicted": [0.3, 0.7], "observed": [0.3, 0.6], "low": [low, 0.5], "high": [0.6, 0.8]})
+    monkeypatch.setattr(trust, "draw_calibration", lambda *_: None)
+    asked = SimpleNamespace(picture=lambda *_: "")
+    words = trust._calibrated(asked, bins.assign(objects=[30, 10]), "Calibration")
+    assert "differ by 0.025 on average over 40 objects" in words
+    assert f"{said} of the observed share in {'all 2' if low == 0.2 else '1 of 2'} bins." in words
+
+
+def test_the_best_value_of_a_number_has_three_digits_and_that_of_words_is_the_word():
+    direction = np.array([["non-monotone", "categorical"]])
+    best = np.array([[0.123456, "red"]], dtype=object)
+    effects = SimpleNamespace(names=["price", "colour"], best=best, direction=direction)
+    assert summaries._driver(effects, 0, 0) == "is highest where price is about 0.123"
+    assert summaries._driver(effects, 0, 1) == "is highest for colour = red"
 
 
 def test_hostile_names_stay_text(page):
