@@ -31,14 +31,14 @@ laptops.loc[list(first.shown)]
 # After some answers
 # ------------------
 # Alice answers eight such sets. Then the model chooses the set whose answer is expected to say most about her
-# utilities. ``question.value`` is the same number in nats.
+# utilities. ``proposed.value`` is the same number in nats.
 
 
 def ask(history: list, how: str, model: ChoiceGP | None, seed: int) -> tuple:
     """Return one more set, as row numbers."""
     asked = [frozenset(laptops.index[list(rows)]) for rows in history]
-    question = next_set(model, laptops, size=3, how=how, avoid=asked, seconds=60, random_state=seed)
-    return tuple(laptops.index.get_indexer(question.shown)), question
+    proposed = next_set(model, laptops, size=3, how=how, avoid=asked, seconds=60, random_state=seed)
+    return tuple(laptops.index.get_indexer(proposed.shown)), proposed
 
 
 def learn(history: list) -> ChoiceGP:
@@ -51,8 +51,8 @@ history: list = []
 for seed in range(8):
     history.append(ask(history, "space-filling", None, seed)[0])
 model = learn(history)
-rows, question = ask(history, "information", model, 8)
-print(question.reason)
+rows, proposed = ask(history, "information", model, 8)
+print(proposed.reason)
 laptops.iloc[list(rows)]
 
 # %%
