@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from choicegp.apps.options import ModelOptions, TableOptions
-from choicegp.checks import check_one_of
 from choicegp.errors import ChoiceGPError, ReadingNote
 
 if TYPE_CHECKING:
@@ -25,6 +24,12 @@ _CLASSES = {
 MODELS = tuple(_CLASSES)
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that no model has; no class is imported for that."""
+    if name not in _CLASSES:
+        raise ChoiceGPError(f"--model takes one of {', '.join(map(repr, MODELS))}; not {name!r}")
+
+
 def class_of(name: str) -> Any:
     """Return the class of a model.
 
@@ -33,7 +38,8 @@ def class_of(name: str) -> Any:
     >>> class_of("best").__name__
     'BatchPreferenceGP'
     """
-    module, of_model = _CLASSES[check_one_of("--model", name, MODELS)]
+    check_name(name)
+    module, of_model = _CLASSES[name]
     return getattr(importlib.import_module(f"choicegp.estimators.{module}"), of_model)
 
 
