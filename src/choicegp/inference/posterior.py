@@ -10,7 +10,7 @@ exact given the sites, with d + 1 factorisations of the order of the objects whe
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -297,15 +297,6 @@ def conclude(
         draws = draws_of(one, objects, np.asarray(found[4])[None, ..., :n])
     arrays = Posterior(prior, objects, mean[:, :n], dual[:, :n], gain[:, :n, :n], lapse, draws)  # type: ignore[arg-type]
     return Conclusion(jax.tree.map(np.asarray, arrays), float(bound))
-
-
-def prepare_conclusion(prior: UtilityPrior, problem: Problem, normals: tuple[np.ndarray, ...], lapse: Any) -> None:
-    """Have the program of `conclude` made while the steps are."""
-    p, d, t = prior.n_parts, prior.n_utilities, len(problem.valid)
-    arrays: list[Any] = [np.broadcast_to(0.0, shape) for shape in ((p, t, t), (d, t, t), (N_GAUSSIAN, p, t))]
-    root, precision, standard = arrays
-    factor, sites = Factor(root, root[:, 0, 0], root), Sites(precision, precision[:, 0])
-    _conclude.prepare(factor, sites, problem, normals, lapse, standard if prior.shared else None)
 
 
 @program

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.compute.programs import present_device, program
+from choicegp.compute.devices import present_device
+from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import sets_by_size, split_sets
 from choicegp.errors import ChoiceGPError
@@ -135,8 +136,7 @@ def _mean_table(utilities: SetUtilities, normals: Array, errors: ErrorModel) -> 
         return total + jnp.sum(subsets / jnp.sum(subsets, axis=0), axis=-1), None
 
     blocks = _in_blocks(drawn, most // (2**n * m))
-    total, _ = jax.lax.scan(add, jnp.zeros((2**a, m), drawn.dtype), blocks)
-    return total / n_points
+    return jax.lax.scan(add, jnp.zeros((2**a, m), drawn.dtype), blocks)[0] / n_points
 
 
 def _in_blocks(drawn: Array, most: int) -> Array:

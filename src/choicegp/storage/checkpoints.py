@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from choicegp import __version__
-from choicegp.compute.programs import present_device
+from choicegp.compute.devices import present_device
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError, FileWarning
