@@ -1,6 +1,6 @@
 """A picture of how many utilities there are."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def plot_selection(found: "SelectionResult | ChosenNumber", *, ax: "Axes | None"
     by = "\nby cross-validation" if "cv" in table and table["cv"].notna().any() else ""
     ax.plot([chosen], [table["elpd"].loc[chosen]], "s", color=COLOURS[1], markersize=9, label=f"Chosen: {chosen}{by}.")
     for d, score in far["elpd"].items():
-        below = {"xytext": (0, 14), "textcoords": "offset points", "arrowprops": {"arrowstyle": "->"}}
+        below: dict[str, Any] = {"xytext": (0, 14), "textcoords": "offset points", "arrowprops": {"arrowstyle": "->"}}
         ax.annotate(
             f"{score:.0f}, off\nthe scale", (d, 0), xycoords=("data", "axes fraction"), ha="center", fontsize=8, **below
         )
