@@ -62,7 +62,7 @@ def run(name: str, kind: str, data: ChoiceData, d: int) -> dict:
     return found | {
         "log_prob": round(float(np.mean(model.log_prob(test, normalized=True))), 4), "apart": apart.round(3).tolist(),
         "objects": table["objects"].tolist(), "outside": int(outside.sum()), "steps": model.fit_result_.n_iter,
-        "notes": list(model.fit_result_.notes[:2]),
+        "notes": list(model.fit_result_.notes[:3]),
     }  # fmt: skip
 
 

@@ -114,10 +114,10 @@ def read_only() -> None:
         question = store.ask("Anna", OBJECTS.index[:4])
         store.close()  # a file system with open files cannot become read-only; the store opens it again when needed
         remounted(folder, "ro")
-        print("read-only:", refused(lambda: store.answer(question.key, question.shown[:1])))
+        print("read-only:", refused(lambda: store.answer(question.key, question.ids[:1])))
         print("read-only, opened:", refused(lambda: Store.open(folder / "study.db")))
         remounted(folder, "rw")
-        assert not store.answer(question.key, question.shown[:1]).repeated
+        assert not store.answer(question.key, question.ids[:1]).repeated
         assert len(store.answers()) == 1
         store.close()
 

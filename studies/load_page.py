@@ -195,7 +195,7 @@ def main() -> None:
         with Store.open(folder / "study.sqlite") as store:
             given_answers = store.answers()
             asked = [event for event in store.events() if event.kind == "asked"]
-    stored = {one.question.key: {one.question.shown.index(label) for label in one.chosen} for one in given_answers}
+    stored = {one.question.key: {one.question.ids.index(label) for label in one.chosen} for one in given_answers}
     lost = [key for key, ticked in watch.acknowledged.items() if stored.get(key) != set(ticked)]
     p50, p95, worst = np.percentile(watch.seconds, [50, 95, 100])
     unknown = len(stored) - len(watch.acknowledged)

@@ -14,11 +14,13 @@ coefficients, each scaled to unit variance; 120 training sets and 200 held-out s
 - *slips*: as the control, but a fifth of the answers are random.
 
 A model with default options but without intervals is fitted to the training sets.  Three questions are asked: does
-`model.check` find that the training sets do not fit, does it find that the held-out sets do not fit, and are three
+`model.check` find that the training sets do not fit, does it find that the held-out sets do not fit, and are four
 or more of the ten bins of `metrics.calibration` on the held-out sets outside of their 95% intervals.  The table counts
 how often each says yes.  The control must be called unfit rarely, in at most one of ten data sets.
 
-The numbers that `model.check` compares were chosen on the seeds from 100 on; the table has the seeds from 0 on.
+The numbers that `model.check` compares, and the number of bins, were chosen on the seeds from 100 on; the table has the
+seeds from 0 on.  Three bins, the first choice, were outside in 8 of 60 data sets of the control there, four in 3: the
+intervals are of single answers, and what the posterior does not know moves many objects at once.
 
 Run: ``python studies/misfit.py --seeds 20 --log misfit.jsonl``; what the log holds is not fitted again.
 """
@@ -37,6 +39,7 @@ JUST_NOTICEABLE = 0.5
 GOOD_ENOUGH = 0.6  # quantile
 EFFECT = 1.0
 SLIPS = 0.2
+BINS = 4  # outside of their intervals
 
 
 class Person:
@@ -135,7 +138,7 @@ def main() -> None:
     for rule in options.rules:
         own = [one for one in found if one["rule"] == rule and one["seed"] in seeds]
         counts = [sum(one["unfit"][name] for one in own) for name in ("training", "held out")]
-        bins = sum(one["bins"] >= 3 for one in own)
+        bins = sum(one["bins"] >= BINS for one in own)
         exact = np.mean([one["exact"] for one in own])
         print(f"{rule:14} {exact:5.3f}  {counts[0]:8}  {counts[1]:8}  {bins:11}  {len(own)}")
 

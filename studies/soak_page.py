@@ -188,7 +188,7 @@ def main() -> None:
         code = server.process.wait(60)
         with Store.open(folder / "study.sqlite") as store:
             stored = {
-                answer.question.key: {answer.question.shown.index(label) for label in answer.chosen}
+                answer.question.key: {answer.question.ids.index(label) for label in answer.chosen}
                 for answer in store.answers()
             }
             n_people, known = len(store.participants()), [token for token in soak.deleted if store.by_token(token)]

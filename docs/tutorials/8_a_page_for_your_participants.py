@@ -59,7 +59,7 @@ for number, (name, wanted) in enumerate(wishes.items()):
     for i in range(6):
         shown = next_set(None, laptops, size=3, how="random", random_state=10 * number + i).shown
         question = store.ask(person, shown, design="random")
-        U = laptops.loc[list(question.shown), wanted] * [signs[feature] for feature in wanted]
+        U = laptops.loc[list(question.ids), wanted] * [signs[feature] for feature in wanted]
         kept = [a for a in U.index if not any((U.loc[b] > U.loc[a]).all() for b in U.index)]
         store.answer(question.key, kept)
 print([event.kind for event in store.events()][:8], "...")

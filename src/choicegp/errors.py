@@ -86,7 +86,7 @@ class AlreadyAnswered(NotPossible):
     >>> from choicegp import AlreadyAnswered, Store, datasets
     >>> with Store.open(":memory:", datasets.laptops(6)) as store:
     ...     question = store.ask(store.join("Anna")[0], store.objects.index[:2])
-    ...     recorded = store.answer(question.key, question.shown[:1])
+    ...     recorded = store.answer(question.key, question.ids[:1])
     ...     try:
     ...         store.answer(question.key, [])
     ...     except AlreadyAnswered as error:

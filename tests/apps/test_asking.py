@@ -28,7 +28,7 @@ def typed(run, tmp_path, monkeypatch):
 
 def recorded() -> list[tuple[tuple, tuple]]:
     with Store.open("study.db") as store:
-        return [(answer.question.shown, answer.chosen) for answer in store.answers()]
+        return [(answer.question.ids, answer.chosen) for answer in store.answers()]
 
 
 def test_sets_are_shown_and_answered_by_numbers(typed):

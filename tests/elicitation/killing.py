@@ -22,7 +22,7 @@ def answer_for_ever(place: str, seed: int, report: int) -> None:
     store = Store.open(place)
     while True:
         question = store.ask("Anna", rng.sample(OBJECTS.index.tolist(), 4))
-        chosen = [one for one in question.shown if rng.random() < 0.5]
+        chosen = [one for one in question.ids if rng.random() < 0.5]
         line = f"{question.key}\t{'|'.join(chosen)}\n"
         os.write(report, b"sent\t" + line.encode())
         store.answer(question.key, chosen)

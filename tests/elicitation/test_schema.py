@@ -53,7 +53,7 @@ def at_version(place: str, version: str) -> database.Database:
 def has_all_of_version_1(place: str) -> None:
     with Store.open(place) as store:
         [answer] = store.answers()
-        assert (answer.question.shown, answer.chosen) == (("pen", "ink"), ("pen",))
+        assert (answer.question.ids, answer.chosen) == (("pen", "ink"), ("pen",))
         assert store.participant("Anna").panel == {"pid": "7"}
         assert store.answer("b", []).repeated is False
         assert len(store.data()) == 2

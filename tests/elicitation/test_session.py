@@ -57,7 +57,7 @@ def fits(monkeypatch) -> list[FakeModel]:
 def reply(session: ChoiceSession, n: int = 1) -> None:
     """Answer questions: of each set, the cheapest is kept."""
     for _ in range(n):
-        session.answer(question := session.ask(), [min(question.shown, key=lambda one: TABLE["price"][one])])
+        session.answer(question := session.ask(), [min(question.ids, key=lambda one: TABLE["price"][one])])
 
 
 def test_questions_are_asked_and_answered(fits):
@@ -103,10 +103,10 @@ def test_objects_may_be_given_by_their_rows(tmp_path, fits):
     other = TABLE[::-1]
     with ChoiceSession(other, tmp_path / "study.db") as session:
         question = session.ask()
-        assert other.index[list(question.rows)].tolist() == list(question.shown), "rows of the table at hand"
-        assert session.tell(question, np.array(question.rows[1:2])).event.chosen == question.shown[1:2]
+        assert other.index[list(question.shown)].tolist() == list(question.ids), "rows of the table at hand"
+        assert session.tell(question, np.array(question.shown[1:2])).event.chosen == question.ids[1:2]
         assert session.tell([0, 1], [1]).event.chosen == ("o10",)
-        assert session.undo().rows == (0, 1)
+        assert session.undo().shown == (0, 1)
         with pytest.raises(ChoiceGPError, match="not in the catalogue: 12"):
             session.tell([0, 12], [0])
 
@@ -114,14 +114,17 @@ def test_objects_may_be_given_by_their_rows(tmp_path, fits):
 def test_an_array_is_a_catalogue(fits):
     with ChoiceSession(TABLE.to_numpy()) as session:
         question = session.ask()
-        assert question.rows == question.shown
+        assert question.ids == question.shown
         session.tell(question, question.shown[:2])
         assert set(session.data.chosen[0].tolist()) == set(question.shown[:2])
     numbered = TABLE.set_axis(range(1, 13))
     with ChoiceSession(numbered) as session:
         question = session.ask()
-        assert [row + 1 for row in question.rows] == list(question.shown)
-        assert session.tell(question, question.shown[-1:]).event.chosen == question.shown[-1:], "numbers are ids"
+        assert [row + 1 for row in question.shown] == list(question.ids)
+        only_id = max(question.ids)
+        assert only_id not in question.shown
+        told = session.tell(question, [low := min(question.shown), only_id]).event.chosen
+        assert set(told) == {low + 1, only_id}, "a number that is among both is a row"
 
 
 def test_the_default_model_knows_of_none_before_the_first():
@@ -161,7 +164,7 @@ def test_no_set_is_asked_twice(fits):
     shown = set()
     for _ in range(4):
         question = session.ask()
-        shown.add(frozenset(question.shown))
+        shown.add(frozenset(question.ids))
         session.skip()
     assert len(shown) == 4
     with pytest.raises(ChoiceGPError, match="all sets of 3 of these 4 objects were shown already"):

@@ -146,7 +146,7 @@ def _converse(session: "ChoiceSession", sets: int | None) -> None:
 
 
 def _as_page(session: "ChoiceSession", question: "Question") -> "pd.DataFrame":
-    page = session.store.objects.loc[list(question.shown)]
+    page = session.store.objects.loc[list(question.ids)]
     numbers = [f"{i}  {label}" for i, label in enumerate(page.index, 1)]
     return page.set_axis(numbers).rename_axis(f"   {page.index.name or 'object'}")
 
@@ -159,7 +159,7 @@ def _read(question: "Question") -> "str | list[ObjectId]":
         if not line:
             say("")
             return "stop"
-        answer = parse(line, question.shown)
+        answer = parse(line, question.ids)
         if not isinstance(answer, str) or answer in WORDS:
             return answer
         say(answer)

@@ -19,8 +19,8 @@ from choicegp.errors import ChoiceGPError, ReadingNote
 
 DEBUG = "CHOICEGP_DEBUG"
 _NAMES = (
-    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|features|numbers|"
-    "covariates"
+    "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|feature|features|"
+    "numbers|covariates"
 )
 _TEXT = r"'(?:[^'\\]|\\.)*'"
 _ARGUMENT = re.compile(rf"(?<![\w(])(?P<name>{_NAMES})=(?P<value>{_TEXT}|\d+|\[{_TEXT}(?:, {_TEXT})*\])")

@@ -91,7 +91,7 @@ def _checked(features: pd.DataFrame, ids: list[str], path: Path) -> pd.DataFrame
 
 
 def _read(path: Path) -> tuple[dict[int, str], list[_Ballot]]:
-    """Return the names of the alternatives by number, and the ballots; or raise with all that is wrong."""
+    """Return the names of the alternatives by number, and the ballots; or raise with every defect and its line."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, ValueError) as error:

@@ -71,7 +71,7 @@ class Question(NamedTuple):
     key : str
         The idempotency key: an answer that is sent twice with the same key counts once.
     participant : int
-    shown : tuple
+    ids : tuple
         Ids of objects, in the order in which they are shown.
     number : int
         The number of the event, which is the id of the set in exported tables.
@@ -80,13 +80,13 @@ class Question(NamedTuple):
     value : float or None
     repeated : bool
         Whether the question was open already.
-    rows : tuple of int or None
-        Row numbers of the objects in the table that a `ChoiceSession` was given; a `Store` leaves them out.
+    shown : tuple of int or None
+        The same objects as row numbers of the table that a `ChoiceSession` was given; a `Store` leaves them out.
     """
 
     key: str
     participant: int
-    shown: tuple[ObjectId, ...]
+    ids: tuple[ObjectId, ...]
     number: int
     at: datetime
     design: str | None = None
@@ -94,7 +94,7 @@ class Question(NamedTuple):
     model: str | None = None
     reason: str | None = None
     repeated: bool = False
-    rows: tuple[int, ...] | None = None
+    shown: tuple[int, ...] | None = None
 
     @property
     def id(self) -> str:

@@ -3,7 +3,7 @@
 import copy
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -188,14 +188,16 @@ class ChoiceSession:
         return self._placed(self.store.ask(who, shown, design=how, value=value, model=version, reason=reason))
 
     def _placed(self, question: Question) -> Question:
-        return question._replace(rows=tuple(self._rows[label] for label in question.shown))
+        return question._replace(shown=tuple(self._rows[label] for label in question.ids))
 
     def _named(self, chosen: Iterable[ObjectId]) -> Iterable[ObjectId]:
         """Name objects that are given by their row numbers; where ids are numbers themselves, all are ids."""
-        if isinstance(chosen, str | bytes) or not isinstance(chosen, Iterable) or self._has_numbers:
+        return chosen if self._has_numbers else self._at_rows(chosen, range(len(self._ids)))
+
+    def _at_rows(self, chosen: Iterable[ObjectId], rows: Container[int]) -> Iterable[ObjectId]:
+        if isinstance(chosen, str | bytes) or not isinstance(chosen, Iterable):
             return chosen
-        n = len(self._ids)
-        return [self._ids[one] if type(one) is int and 0 <= one < n else one for one in map(plain, chosen)]
+        return [self._ids[one] if type(one) is int and one in rows else one for one in map(plain, chosen)]
 
     def answer(self, question: Question | str, chosen: Iterable[ObjectId]) -> Recorded:
         """Record what was chosen of a question.
@@ -204,14 +206,19 @@ class ChoiceSession:
         ----------
         question : Question or str
             The question, or its key.
-        chosen : iterable of object ids
-            Nothing means "none of these". Where ids are texts, row numbers such as those of ``question.rows`` will do.
+        chosen : iterable of row numbers or object ids
+            Some of ``question.shown`` or of ``question.ids``; a number that is among both is a row number. Nothing
+            means "none of these".
 
         Returns
         -------
         Recorded
         """
-        found = self.store.answer(question.key if isinstance(question, Question) else question, self._named(chosen))
+        if isinstance(question, Question):
+            key, named = question.key, self._at_rows(chosen, self._placed(question).shown or ())
+        else:
+            key, named = question, self._named(chosen)
+        found = self.store.answer(key, named)
         self._request()
         return found
 
@@ -226,8 +233,9 @@ class ChoiceSession:
         Parameters
         ----------
         shown : Question or iterable of object ids
+            Row numbers will do where ids are texts.
         chosen : iterable of object ids
-            Empty for "none of these".
+            As in ``shown``, and of a question as in `answer`. Empty for "none of these".
         key : str, optional
             Of your own, for a set that was shown elsewhere.
 

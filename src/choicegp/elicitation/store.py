@@ -361,7 +361,7 @@ class Store:
         names = {one.id: one.label for one in self._database.read(self._log.participants)}
         return ChoiceData.from_sets(
             self.objects,
-            [answer.question.shown for answer in given],
+            [answer.question.ids for answer in given],
             [answer.chosen for answer in given],
             by="id",
             set_ids=[answer.question.number for answer in given],

@@ -109,13 +109,13 @@ def tell(
         replace
         and waiting is not None
         and log.event_of(connection, key, 0) is None
-        and set(waiting.shown) == set(shown)
+        and set(waiting.ids) == set(shown)
     ):
         # Sent again, the answer is found by its key.
         log.add(connection, "withdrawn", participant, question=waiting.key)
     question = ask(connection, participant, key, shown, {"design": "given"})
-    if set(question.shown) != set(shown):
-        raise NotPossible(f"another question is open, which shows {', '.join(map(str, question.shown))}")
+    if set(question.ids) != set(shown):
+        raise NotPossible(f"another question is open, which shows {', '.join(map(str, question.ids))}")
     return respond(connection, question.key, "answered", chosen)
 
 

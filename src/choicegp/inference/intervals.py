@@ -4,18 +4,13 @@ A Gaussian posterior at the best hyperparameters is too narrow twice over: hyper
 Gaussian is narrower than what it approximates.  Where the problem is small enough, utilities and hyperparameters are
 sampled; where it is larger, the utilities at settings of the hyperparameters drawn around the best ones; beyond, the
 Gaussian posterior is mixed over such settings.
-
-Answers to large sets say so much that the posterior has several modes, in which some objects have exchanged their
-utilities, and no chain goes from one to the other.  There, chains start around several fits.
 """
 
 import numpy as np
 
-from choicegp.errors import ChoiceGPError
 from choicegp.inference.chain import BLOCK
-from choicegp.inference.dense import DenseInference
-from choicegp.inference.driver import Inferred, Task, Watch, infer, run
-from choicegp.inference.mcmc import MORE, MOST_SETTINGS, N_CHAINS, Kept, MCMCInference, duals_at, posterior_of_settings
+from choicegp.inference.driver import Inferred, Task, run
+from choicegp.inference.mcmc import MORE, MOST_SETTINGS, Kept, MCMCInference, duals_at, posterior_of_settings
 
 MOST_SAMPLED = 1500
 """Utilities of shown objects, d times t, up to which they are sampled."""
@@ -29,9 +24,6 @@ _SECONDS_IN_ALL, _SECONDS_OF_A_PAIR = 10.0, 1e-6
 _TARGET = 0.8
 _N_DRAWS = 512  # of Gaussian posteriors
 _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
-_LARGE_SET = 10  # objects: with more, chains start around several fits
-_N_RIVALS, _STARTS_OF_A_RIVAL, _RIVAL_STEPS = 3, 3, 300
-_CLOSE = 8.0  # nats that a fit's bound may be below the best one: bounds are off by some nats, not by more
 SAMPLED = "NUTS over utilities and hyperparameters"
 
 
@@ -56,8 +48,7 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     problem, posterior = task.problem, before.posterior
     if posterior.n_utilities * problem.n_objects > MOST_SAMPLED:
         return _mixed(task, before)
-    modes = _modes(task, before)
-    inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True, modes=modes)
+    inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True)
     n_draws, n_warm_up = n_steps(inference)
     inference = inference.of_length(n_draws, n_warm_up)
     state, verdict = run(inference, task.watch.keeper)
@@ -67,32 +58,8 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     sampled = SAMPLED if inference.n_moves else "NUTS over utilities"
     if inference.redraws:
         sampled += ", mixed over settings of the hyperparameters"
-    if len(modes) > 1:
-        sampled += f", from {len(modes)} fits"
     words = f"{sampled}: {found.message.removesuffix(': ' + MORE)}"
     return before._replace(posterior=found.posterior), words
-
-
-def _modes(task: Task, before: Inferred) -> list[Inferred]:
-    """Return the fits around which chains start, the best first: ``before``, and others with about the same bound."""
-    found, posterior = [before], before.posterior
-    largest = max((len(batch.rows) for batch in task.problem.batches), default=0)
-    has_several = posterior.n_utilities > 1 and largest > _LARGE_SET and posterior.lapse is None
-    if not has_several or task.watch.clock.limit is not None:
-        return found
-    for number in range(_N_RIVALS):
-        seed = int(np.random.SeedSequence([task.seed, 10, number]).generate_state(1)[0])
-        watch = Watch(task.watch.clock, task.watch.listener)
-        rival = Task(
-            before.prior, task.problem, task.learning, watch, _STARTS_OF_A_RIVAL, _RIVAL_STEPS, seed=seed,
-            n_jobs=task.n_jobs, points=task.points,
-        )  # fmt: skip
-        try:
-            found.append(infer(DenseInference(rival)))
-        except ChoiceGPError:  # a fit that failed is no rival
-            continue
-    best = max(one.elbo for one in found)
-    return sorted((one for one in found if one.elbo > best - _CLOSE), key=lambda one: -one.elbo)[:N_CHAINS]
 
 
 def _mixed(task: Task, before: Inferred) -> tuple[Inferred, str]:

@@ -31,8 +31,11 @@ _THRESHOLD: dict[str, Any] = {"color": "black", "zorder": 3.5}
 
 def new_panels(n: int) -> NDArray[Any]:
     """Return Axes of a new figure, at most four in a row, with one vertical scale."""
+    from choicegp.plotting.even_columns import EvenColumns
+
     columns = n if n <= 3 else 2 if n == 4 else 3 if n <= 6 else 4
     figure = new_figure(max(5.6, 2.9 * columns), 1.1 + 2.3 * -(-n // columns))
+    figure.set_layout_engine(EvenColumns())
     grid = panels(figure, n, columns, sharey=True)
     for ax in grid[::columns]:
         ax.set_ylabel(f"effect on utility,\n{UNIT}", fontsize=8)

@@ -330,7 +330,7 @@ def _feature(model: "ChoiceGP", feature: str | None) -> str:
         return names[0]
     if feature is None:
         raise ChoiceGPError(
-            f"the model has {len(names)} features, {listed(names)}: name one with feature=, "
+            f"the model has {len(names)} features, {listed(names)}: name one, as in feature={names[0]!r}, "
             "or see all of them with plot_effects"
         )
     if feature not in names:

@@ -3,7 +3,7 @@
 For sets of at most ten objects every subset is scored: the paper's likelihood of each, averaged over
 posterior samples, after division by the sum over all subsets (the likelihood does not sum to one by itself).
 For larger sets answers are drawn from the same probabilities (`choicegp.prediction.answers`).  Probabilities of given
-choices are divided by the sum over all subsets for sets of at most 16 objects, and those of more than ten of them are
+choices are divided by the sum over all subsets for sets of at most 16 objects; where a set has more than ten, they are
 found by tempering (`choicegp.prediction.tempering`).  A threshold is one more object, the last of each set: it takes
 part in everything but is not shown, and a set may be left empty.
 

@@ -3,7 +3,7 @@
 Where answers have no errors, one draw of the utilities of a set of sixteen objects explains one of 65,535 answers and
 no other.  The mean likelihood of the true answer over a thousand draws may then rest on none of them, though the
 posterior gives it a probability of 0.001.  Sequential Monte Carlo finds such means.  The likelihood's power grows from
-0 to 1, in steps after which the weights of the draws are still alike.  After each, draws are taken again in proportion
+0 to 1, in steps after which the weights of the draws differ little.  After each, draws are taken again in proportion
 to their weights, and moved so that the posterior times that power of the likelihood is kept.  The product of the mean
 weights of all steps has the mean likelihood as its expectation, and the last draws are draws of the posterior given the
 answer.

@@ -208,8 +208,8 @@ def show(visitor: Visited, note: Annotated[Note | None, Query()] = None) -> Resp
                 query={},
             )
         return page.html("continue.html", language, here=here, standing=now)
-    cards = page.cards.of(now.question.shown, language.code)
-    ticked = [place for place, label in enumerate(now.question.shown) if label in now.ticked]
+    cards = page.cards.of(now.question.ids, language.code)
+    ticked = [place for place, label in enumerate(now.question.ids) if label in now.ticked]
     return page.html(
         "question.html", language, here=here, standing=now, cards=cards, ticked=ticked, note=note,
         number=min(now.n_done + 1, page.study.sets),

@@ -56,7 +56,7 @@ class Limits(NamedTuple):
 
 
 class Buckets:
-    """Token buckets by key; full ones are forgotten, and beyond so many the ones that were not used for longest.
+    """Token buckets by key; full ones are forgotten, and the longest unused ones if there are too many.
 
     Examples
     --------

@@ -71,7 +71,7 @@ def standing(events: Sequence[Event]) -> Standing:
         None if last is None else last.question,
         before or () if again is not None else (),
         frozenset(frozenset(event.shown or ()) for event in asked),
-        tuple(answer.question.shown for answer in given),
+        tuple(answer.question.ids for answer in given),
         tuple(answer.chosen for answer in given),
         {event.question: event.shown or () for event in asked if event.question is not None},
         max((event.id for event in events if event.kind in ("answered", "undone")), default=0),

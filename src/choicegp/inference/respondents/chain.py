@@ -120,9 +120,10 @@ def turned(
         value, slope = log_joint(walk._replace(hyper=q), model, hyperpriors)  # type: ignore[arg-type]
         return float(value), root.T @ np.asarray(slope)
 
-    first = push = rng.normal(size=root.shape[1])
-    q = np.asarray(walk.hyper)
-    value, slope = before, _ = at(q)
+    first: np.ndarray = rng.normal(size=root.shape[1])
+    push, q = first, np.asarray(walk.hyper)
+    before, slope = at(q)
+    value = before
     leap = size * (1.0 + _JITTER * rng.uniform(-1.0, 1.0))
     for _ in range(_LEAPS):
         push = push + 0.5 * leap * slope

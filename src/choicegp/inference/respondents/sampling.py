@@ -257,7 +257,7 @@ class StudySampling:
 
 
 def _adapted(size: float, accepted: float) -> float:
-    """Make leaps longer where most steps are taken, and shorter where few are."""
+    """Make leaps longer where the majority of steps are taken, and shorter where few are."""
     return float(np.clip(size * np.exp(_LEARNING * (accepted - _TARGET)), 1e-3, 1.0))
 
 

@@ -32,8 +32,8 @@ _FIRST_WARP = 0.1  # weights of the logarithms in the features' scales: near the
 class KernelStart(NamedTuple):
     """A kernel to start from, what it is called, and what says what the utilities are at first, if anything does.
 
-    ``utilities`` is a function of the inducing points (p, M, c), and returns each utility at those of its own part,
-    (d, M).
+    ``utilities`` is a function of the inducing points (p, M, c), and returns each utility at the points of its own
+    part, (d, M).
     """
 
     name: str
