@@ -23,14 +23,14 @@ def test_every_name_is_a_model_with_a_file_format_of_its_own():
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones():
-    with pytest.raises(ChoiceGPError, match=r"--model takes one of 'choice', 'best', .*, 'embedding'; not 'worst'$"):
+    with pytest.raises(ChoiceGPError, match=r"--model must be 'choice', 'best', .* or 'embedding', not 'worst'$"):
         class_of("worst")
 
 
 def test_the_name_is_checked_before_the_place_and_both_before_anything_is_read_or_imported(run, monkeypatch):
-    monkeypatch.setattr(models.importlib, "import_module", lambda name: pytest.fail(f"{name} was imported"))
+    monkeypatch.setattr(models, "class_of", lambda name: pytest.fail(f"the class of {name} was imported"))
     code, _, err = run("fit", "missing.csv", "--model", "worst", "-o", "nowhere/model.cgp")
-    assert (code, "--model takes one of" in err) == (2, True)
+    assert (code, "--model must be 'choice', 'best', " in err) == (2, True)
     code, _, err = run("fit", "missing.csv", "--model", "best", "-o", "nowhere/model.cgp")
     assert (code, "there is no folder nowhere" in err) == (2, True)
 

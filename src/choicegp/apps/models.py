@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from choicegp.apps.options import ModelOptions, TableOptions
+from choicegp.checks import check_one_of
 from choicegp.errors import ChoiceGPError, ReadingNote
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ MODELS = tuple(_CLASSES)
 
 def check_name(name: str) -> None:
     """Refuse a name that no model has; no class is imported for that."""
-    if name not in _CLASSES:
-        raise ChoiceGPError(f"--model takes one of {', '.join(map(repr, MODELS))}; not {name!r}")
+    check_one_of("--model", name, MODELS)
 
 
 def class_of(name: str) -> Any:
