@@ -20,8 +20,9 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from choicegp.compute.programs import program
+from choicegp.data.packing import padded_size
 from choicegp.inference.expectation import SharedCovariance, expected_log_likelihood, marginals
-from choicegp.inference.problem import Problem, padded_objects
+from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects, UtilityPrior
 
@@ -380,7 +381,10 @@ def draws_of(prior: UtilityPrior, objects: Objects, dual: np.ndarray) -> Draws:
     """Complete draws of the parts at the shown objects, given as K^-1 f (H, S, p, t), for H settings of the prior."""
     from scipy.linalg.lapack import dpotri
 
-    n, padded, inverses = len(objects.codes), padded_objects(objects), []
+    n, inverses = len(objects.codes), []
+    # Padded for this one product: data that grow object by object would compile it again for each number of objects.
+    rows = np.pad(np.arange(n), (0, padded_size(n, 4) - n))
+    padded = Objects(np.asarray(objects.X)[rows], np.asarray(objects.codes)[rows])
     for h in range(len(dual)):
         setting = jax.tree.map(lambda leaf, h=h: leaf[h], prior)
         covariance = np.asarray(setting.covariance(padded, padded))[:, :n, :n]
