@@ -73,14 +73,6 @@ def computing(device: str = "auto") -> Iterator[None]:
         yield
 
 
-def present_device() -> Any:
-    """Return the device on which programs run now."""
-    chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
-    if chosen is None:
-        return jax.local_devices()[0]  # of this machine, where several work together
-    return jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen
-
-
 def with_settings_of_this_thread(work: Callable) -> Callable:
     """Carry float64, the device and the like over to another thread: JAX keeps these settings per thread."""
     settings = {name: getattr(jax.config, f"jax_{name}") for name in _SETTINGS_OF_THREADS}

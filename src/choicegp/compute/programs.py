@@ -26,7 +26,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from choicegp.compute.devices import present_device
 from choicegp.compute.quiet_loading import without_loader_messages
 from choicegp.compute.sources import digest_of_sources
 from choicegp.errors import FileWarning
@@ -142,6 +141,14 @@ def _compiled(lowered: Any) -> Any:
             known = {name: value for name, value in options.items() if name not in str(error)}
             options = known if len(known) < len(options) else {}
     return lowered.compile()
+
+
+def present_device() -> Any:
+    """Return the device on which programs run now."""
+    chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if chosen is None:
+        return jax.local_devices()[0]  # of this machine, where several work together
+    return jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen
 
 
 def _node_types(tree: Any) -> set[type]:

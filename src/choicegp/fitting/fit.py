@@ -6,7 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from choicegp.compute.devices import check_memory, linear_algebra_for, n_threads, present_device
+from choicegp.compute.devices import check_memory, linear_algebra_for, n_threads
+from choicegp.compute.programs import present_device
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pandas as pd
 
-from choicegp.compute.devices import Spread, linear_algebra_for, n_threads, present_device
+from choicegp.compute.devices import Spread, linear_algebra_for, n_threads
+from choicegp.compute.programs import present_device
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.covariates import CovariateCoding

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from choicegp.compute.devices import Spread, present_device
-from choicegp.compute.programs import program
+from choicegp.compute.devices import Spread
+from choicegp.compute.programs import present_device, program
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.compute.devices import present_device
+from choicegp.compute.programs import present_device
 from choicegp.inference.expectation import latin_normals
 from choicegp.model.likelihood import FLOOR, object_pairs, pair_probabilities
 from choicegp.model.probit import log_probit, probit_and_hazard

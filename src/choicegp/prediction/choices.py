@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.compute.devices import present_device
-from choicegp.compute.programs import program
+from choicegp.compute.programs import present_device, program
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import sets_by_size, split_sets
 from choicegp.errors import ChoiceGPError

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from choicegp import __version__
-from choicegp.compute.devices import present_device
+from choicegp.compute.programs import present_device
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError, FileWarning
@@ -87,8 +87,8 @@ class Checkpoint:
     def _read(self, arrays: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         if about["version"] != _VERSION:
             raise ChoiceGPError(
-                f"written in checkpoint format {about['version']}, this choicegp continues from {_VERSION} only: remove "
-                "it to start again"
+                f"written in checkpoint format {about['version']}, this choicegp continues from {_VERSION} only: "
+                "remove it to start again"
             )
         if about["digest"] != self.digest:
             raise ChoiceGPError("it belongs to a fit of other data or with other options: remove it to start again")

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from choicegp.compute.devices import present_device
-from choicegp.compute.programs import program
+from choicegp.compute.programs import present_device, program
 from choicegp.compute.progress import Clock
 from choicegp.inference.expectation import Marginals, samples
 from choicegp.inference.posterior import Draws, Posterior
