@@ -105,12 +105,7 @@ def tell(
     """Record a set together with its answer; ``replace``: under this key, also where the set is the open question."""
     log.locked(connection, participant)
     waiting = log.open_question(connection, participant)
-    if (
-        replace
-        and waiting is not None
-        and log.event_of(connection, key, 0) is None
-        and set(waiting.ids) == set(shown)
-    ):
+    if replace and waiting is not None and log.event_of(connection, key, 0) is None and set(waiting.ids) == set(shown):
         # Sent again, the answer is found by its key.
         log.add(connection, "withdrawn", participant, question=waiting.key)
     question = ask(connection, participant, key, shown, {"design": "given"})

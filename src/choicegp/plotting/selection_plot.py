@@ -56,7 +56,9 @@ def plot_selection(found: "SelectionResult | ChosenNumber", *, ax: "Axes | None"
     by = "\nby cross-validation" if "cv" in table and table["cv"].notna().any() else ""
     ax.plot([chosen], [table["elpd"].loc[chosen]], "s", color=COLOURS[1], markersize=9, label=f"Chosen: {chosen}{by}.")
     for d, score in far["elpd"].items():
-        below: dict[str, Any] = {"xytext": (0, 14), "textcoords": "offset points", "arrowprops": {"arrowstyle": "->"}}
+        below: dict[str, Any] = {
+            "xytext": (0, 14), "textcoords": "offset points", "arrowprops": {"arrowstyle": "->"},
+        }  # fmt: skip
         ax.annotate(
             f"{score:.0f}, off\nthe scale", (d, 0), xycoords=("data", "axes fraction"), ha="center", fontsize=8, **below
         )

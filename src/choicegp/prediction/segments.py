@@ -52,7 +52,7 @@ class Segments(NamedTuple):
     >>> from choicegp import Segments
     >>> one = {"segment": [1], "people": [9], "share": [1.0], "medoid": ["ann"], "in_words": ["keeps what is cheap"]}
     >>> print(Segments(pd.DataFrame(one), pd.DataFrame(), pd.DataFrame(), 0.85))
-    Segment 1: 9 respondents (100%), such as ann; keeps what is cheap.
+    Segment 1: 9 respondents (100%), such as respondent ann; keeps what is cheap.
     Stability 0.85: the answers settle who belongs to which segment.
     """
 

@@ -120,7 +120,7 @@ def turned(
         value, slope = log_joint(walk._replace(hyper=q), model, hyperpriors)  # type: ignore[arg-type]
         return float(value), root.T @ np.asarray(slope)
 
-    first: np.ndarray = rng.normal(size=root.shape[1])
+    first: np.ndarray = np.asarray(rng.normal(size=root.shape[1]))
     push, q = first, np.asarray(walk.hyper)
     before, slope = at(q)
     value = before
