@@ -70,7 +70,7 @@ def test_the_model_knows_of_none_before_the_first(monkeypatch, threshold):
     monkeypatch.setattr(Learner, "next_sets", lambda self, task, n_since: tasks.append(task))
     learner = Learner(SETUP._replace(threshold=threshold), TABLE)
     assert learner._refitter._template.threshold is threshold
-    learner.warm_up(4)
+    learner.warm_up(4 + threshold)  # which is one more object of a model
     assert [len(one) for one in tasks[0].shown] == [2, 2]
     assert (() in tasks[0].chosen) is threshold
 
