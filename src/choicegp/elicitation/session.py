@@ -82,20 +82,11 @@ class ChoiceSession:
     """
 
     def __init__(
-        self,
-        objects: "pd.DataFrame | NDArray | None" = None,
-        store: Store | str | os.PathLike[str] | None = None,
-        *,
-        db: str | os.PathLike[str] | None = None,
-        participant: Who = "me",
-        set_size: int = 4,
-        design: str = "information",
-        model: "ChoiceGP | None" = None,
-        threshold: bool | str = True,
-        pooled: bool = False,
-        max_seconds: float = 2.0,
-        random_state: int | None = 0,
-    ) -> None:
+        self, objects: "pd.DataFrame | NDArray | None" = None, store: Store | str | os.PathLike[str] | None = None, *,
+        db: str | os.PathLike[str] | None = None, participant: Who = "me", set_size: int = 4,
+        design: str = "information", model: "ChoiceGP | None" = None, threshold: bool | str = True,
+        pooled: bool = False, max_seconds: float = 2.0, random_state: int | None = 0,
+    ) -> None:  # fmt: skip
         from choicegp.elicitation.design import HOW
         from choicegp.elicitation.refitting import Refitter, probe_of
         from choicegp.estimators.choice_gp import ChoiceGP
