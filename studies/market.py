@@ -7,7 +7,7 @@ random assortments of 4: how often intervals of shares kept and taken hold the t
 and the same of what_if: the differences of shares when one object is replaced by another.  Fits are those of a user,
 with object effects left out.
 
-    python studies/market.py hierarchical|pooled [--seeds 10] [--first 0]
+    python studies/market.py hierarchical|pooled [--seeds 10] [--first 0] [--intervals none]
 """
 
 import argparse
@@ -31,11 +31,12 @@ def true_shares(utilities: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray
     return {"keep": found.keep[0].mean(axis=0), "take": found.take[0].mean(axis=0)}
 
 
-def judged(kind: str, seed: int) -> dict[str, list[tuple[float, float, float]]]:
+def judged(kind: str, seed: int, intervals: str) -> dict[str, list[tuple[float, float, float]]]:
     """Return, for shares and differences, whether each interval holds the truth, its width and the error."""
     n_people, n_sets, n_objects = SIZES[kind]
     study = datasets.many_people(n_people, n_sets, 0.3 if n_people > 1 else 0.0, seed, n_objects=n_objects)
-    model = ChoiceGP(2, respondents=kind, object_effects=False, progress=False, random_state=seed).fit(study.data)
+    options = {"respondents": kind, "object_effects": False, "intervals": intervals, "progress": False}
+    model = ChoiceGP(2, random_state=seed, **options).fit(study.data)
     rng = np.random.default_rng([seed, 1])
     shown = np.unique(study.data.flat_shown)
     found: dict[str, list[tuple[float, float, float]]] = {}
@@ -66,11 +67,12 @@ def main() -> None:
     parser.add_argument("kind", choices=tuple(SIZES))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--intervals", choices=("auto", "none"), default="auto", help="none: Gaussian, too narrow")
     args = parser.parse_args()
     of_seeds: dict[str, list[np.ndarray]] = {}
     for seed in range(args.first, args.first + args.seeds):
         began = time.perf_counter()
-        for name, values in judged(args.kind, seed).items():
+        for name, values in judged(args.kind, seed, args.intervals).items():
             of_seeds.setdefault(name, []).append(np.array(values, float))
         rates = ", ".join(f"{name} {parts[-1][:, 0].mean():.3f}" for name, parts in of_seeds.items())
         print(f"seed {seed}, {time.perf_counter() - began:.0f} s: {rates}", flush=True)

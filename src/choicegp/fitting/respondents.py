@@ -85,8 +85,8 @@ def fit_study(
             alone = options.respondents == "individual"
             fits[bool(effects)] = _inferred(task, objects, answers, len(ids), alone=alone)
         effects = max(fits, key=lambda effects: fits[effects].found.elbo + (_AGAINST_EFFECTS if effects else 0.0))
-        task, study, best = fits[effects]
-        draws, words = _sampled(task, study, best) if options.intervals else (None, PLUG_IN_PEOPLE)
+    task, study, best = fits[effects]
+    draws, words = _sampled(task, study, best, options.progress) if options.intervals else (None, PLUG_IN_PEOPLE)
     posterior = posterior_of(best, study, ids, coding)._replace(draws=draws)
     population = posterior.population()
     notes = notes_on(data, np.asarray(study.objects.X), np.asarray(population.mean))
@@ -111,13 +111,13 @@ def _with_covariates(prior: UtilityPrior, n_features: int, n_covariates: int) ->
     return UtilityPrior(kernels, prior.log_effect_variance, prior.shared, prior.log_threshold_variance)
 
 
-def _sampled(task: Task, study: Study, found: InferredStudy) -> tuple[PeopleDraws | None, str]:
+def _sampled(task: Task, study: Study, found: InferredStudy, progress: bool | str) -> tuple[PeopleDraws | None, str]:
     """Sample what was fitted; also say in words what makes the intervals."""
     # A sampler takes time to import, which a fit without intervals need not wait for.
     from choicegp.inference.respondents.sampling import with_draws
 
     with linear_algebra_for(len(found.population.mean)):
-        draws, words = with_draws(task, study, found)
+        draws, words = with_draws(task, study, found, progress)
     return draws, words if draws is not None else f"{PLUG_IN_PEOPLE} ({words})"
 
 

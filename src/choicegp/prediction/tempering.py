@@ -5,8 +5,8 @@ no other.  The mean likelihood of the true answer over a thousand draws may then
 posterior gives it a probability of 0.001.  Sequential Monte Carlo finds such means.  The likelihood's power grows from
 0 to 1, in steps after which the weights of the draws differ little.  After each, draws are taken again in proportion
 to their weights, and moved so that the posterior times that power of the likelihood is kept.  The product of the mean
-weights of all steps has the mean likelihood as its expectation, and the last draws are draws of the posterior given the
-answer.
+weights of all steps approaches the mean likelihood as draws become many, and the last draws approach draws of the
+posterior given the answer.
 
 Where enough of the first draws explain the answer, there is one step, and the result is their mean.
 """
@@ -33,7 +33,7 @@ N_LAST = 64
 _N_MOVES = 8  # between two steps
 _ENOUGH = 100.0  # effective draws: with as many, the power may be 1 at once
 _LEAST_EFFECTIVE = 0.5  # share of the draws that another step leaves effective
-_SMALLEST_STEP = 1e-4  # of the power, so that there is an end
+_SMALLEST_STEP, _MOST_STEPS = 1e-4, 1000  # of the power, so that there is an end
 _HALVINGS = 30  # of the range in which the next step is sought
 _REDRAWN = 0.25  # share of the moves that also take another draw of the shown objects
 _FINEST = 4.0  # halvings of the longest move
@@ -143,10 +143,13 @@ def _by_set(found: SetUtilities) -> _OneSet:
 def _tempered(
     start: _Particles, particles: Callable[[Array, Array], _Particles], n_draws: int
 ) -> tuple[Array, _Particles]:
-    """Let the power of the likelihood grow to 1; return the log of its mean, and the last particles."""
+    """Let the power of the likelihood grow to 1; return the log of its mean, and the last particles.
 
-    def reweighted(state: _Particles, power: Array, key: Array) -> tuple[_Particles, Array, Array]:
-        step = _next_step(state.log_p, power)
+    Where the log-likelihood of all particles is -inf, or of one NaN, so is the result, at once.
+    """
+
+    def reweighted(state: _Particles, power: Array, key: Array, made: Array) -> tuple[_Particles, Array, Array]:
+        step = jnp.where(made + 1 < _MOST_STEPS, _next_step(state.log_p, power), 1.0 - power)
         weights = jax.nn.softmax(step * state.log_p)
         gained = jax.nn.logsumexp(step * state.log_p) - math.log(len(state.log_p))
         # Evenly spaced places in the sum of the weights: a draw is taken as often as its weight says, but for one.
@@ -166,17 +169,22 @@ def _tempered(
         taken = jnp.log(jax.random.uniform(coin, (n,))) < power * (there.log_p - state.log_p)
         return jax.tree.map(lambda new, old: jnp.where(taken.reshape(n, *[1] * (new.ndim - 1)), new, old), there, state)
 
-    def further(carry: tuple[_Particles, Array, Array, Array]) -> tuple[_Particles, Array, Array, Array]:
-        state, power, log_mean, key = carry
+    def further(carry: tuple[_Particles, Array, Array, Array, Array]) -> tuple[_Particles, Array, Array, Array, Array]:
+        state, power, log_mean, key, made = carry
         key, own, theirs = jax.random.split(key, 3)
         keys = jax.random.split(own, _N_MOVES)
         state = jax.lax.fori_loop(0, _N_MOVES, lambda i, now: moved(now, power, keys[i]), state)
-        state, power, gained = reweighted(state, power, theirs)
-        return state, power, log_mean + gained, key
+        state, power, gained = reweighted(state, power, theirs, made)
+        return state, power, log_mean + gained, key, made + 1
+
+    def goes_on(carry: tuple[_Particles, Array, Array, Array, Array]) -> Array:
+        _, power, log_mean, _, made = carry
+        return (power < 1.0) & jnp.isfinite(log_mean) & (made < _MOST_STEPS)
 
     key, first = jax.random.split(jax.random.key(0))
-    carry = (*reweighted(start, jnp.zeros(()), first), key)
-    last, _, log_mean, _ = jax.lax.while_loop(lambda now: now[1] < 1.0, further, carry)
+    made = jnp.zeros((), int)
+    carry = (*reweighted(start, jnp.zeros(()), first, made), key, made + 1)
+    last, _, log_mean, _, _ = jax.lax.while_loop(goes_on, further, carry)
     return log_mean, last
 
 

@@ -16,8 +16,9 @@ from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.devices import in_threads
 from choicegp.compute.programs import program
+from choicegp.compute.progress import progress_report
 from choicegp.inference.coordinates import HyperPosterior, gaussian_around
-from choicegp.inference.driver import Task, Verdict, run
+from choicegp.inference.driver import Learning, Task, Verdict, run
 from choicegp.inference.mcmc import MORE, judged
 from choicegp.inference.problem import SetBatch
 from choicegp.inference.respondents.chain import Moved, StudyChainModel, Walk, drawn, log_joint, moved, turned
@@ -33,7 +34,6 @@ N_CLIMBING, N_CLIMB = 2, 100
 """Chains by which the hyperparameters climb, and their steps."""
 N_CHAINS, N_STEPS, N_WARM_UP = 16, 16, 8
 """Chains, their steps, and how many of these are made before draws are kept."""
-_BLOCK = 10  # steps of climbing between two looks at the clock
 _RATE, _CLOSER = 0.3, 6.0  # of climbing, and the number of steps in which it halves in the second half of the way
 _STEEPEST = 3.0  # slope that counts; the first positions are not from the posterior
 _APART = 0.05  # of two places whose slopes are compared
@@ -42,6 +42,7 @@ _FIRST_LEAP, _FIRST_TURN, _TARGET, _LEARNING = 0.25, 0.6, 0.8, 0.2
 _MOST_WORK = 4e7  # cubes of the numbers of utilities of each person, in all: 40 people with 10 sets of 4 have 9e6
 _MOST_OBJECTS = 400  # of which all tables are made
 SAMPLED = "HMC over the utilities of all people and hyperparameters"
+UTILITIES_SAMPLED = "HMC over the utilities of all people, at the hyperparameters of the fit"
 
 
 def sampled_of(study: Study, sites: tuple[Sites, ...], lapse: Any) -> Sampled:
@@ -85,6 +86,16 @@ def hyperparameters(prior: StudyPrior, sampled: Sampled, hyperpriors: HyperPrior
     return gaussian_around(prior, slope, hyperpriors)
 
 
+def _moving(learning: Learning) -> HyperPriors | None:
+    """Return the hyperpriors; None where the hyperparameters are held."""
+    return learning.hyperpriors if learning.learn_prior else None
+
+
+def _n_steps(learning: Learning) -> int:
+    """Return the number of steps in all."""
+    return N_STEPS + (0 if _moving(learning) is None else N_CLIMB)
+
+
 class SampledState(NamedTuple):
     """Where the chains stand, what they have visited, and what has been learned about their steps."""
 
@@ -109,8 +120,8 @@ class StudySampling:
 
     def __init__(self, task: Task, study: Study, found: InferredStudy) -> None:
         self.task = task
-        learns = task.learning.learn_prior and task.learning.hyperpriors is not None
-        self.hyperpriors = task.learning.hyperpriors if learns else None
+        self.hyperpriors = _moving(task.learning)
+        self.n_steps = _n_steps(task.learning)
         self.sampled = sampled_of(study, found.sites, found.lapse)
         self.first = found.prior
         d = found.prior.n_utilities
@@ -119,7 +130,7 @@ class StudySampling:
 
     def begin(self) -> SampledState:
         """Draw the first positions."""
-        self.task.watch.report("warming up", 0, float("nan"))
+        self.task.watch.report("sampling" if self.hyperpriors is None else "climbing", 0, float("nan"))
         model = self._around(self.first)
         k, n = model.approximation.n_learned, N_CLIMBING if self.hyperpriors is not None else N_CHAINS
         walks = []
@@ -131,13 +142,13 @@ class StudySampling:
         return SampledState(model, tuple(walks), root=root)
 
     def step(self, state: SampledState) -> SampledState:
-        """Let the hyperparameters climb for some steps, or make a step of all chains."""
+        """Let the hyperparameters climb, or make a step of all chains."""
         if state.root is not None:
             return self._sampled(state)
-        for _ in range(_BLOCK):
-            state = self._climbed(state)
-        self.task.watch.report("warming up", len(state.path), float("nan"))
-        return state if len(state.path) < N_CLIMB else self._spread_out(state)
+        state = self._climbed(state)
+        self.task.watch.report("climbing", len(state.path), float("nan"))
+        # Slopes for the start of all chains take a while: not when the time is up.
+        return state if len(state.path) < N_CLIMB or self.task.watch.is_up else self._spread_out(state)
 
     def verdict(self, state: SampledState) -> Verdict | None:
         """Stop when all draws are made, or at the time limit."""
@@ -248,7 +259,7 @@ class StudySampling:
             both = self._of_all(one, len(walks))
             walks = [walk for walk, _ in both]
             turn = _adapted(turn, float(np.mean([chance for _, chance in both]))) if warms else turn
-        self.task.watch.report("warming up" if warms else "sampling", made + 1, float("nan"))
+        self.task.watch.report("sampling", self.n_steps - N_STEPS + made + 1, float("nan"))
         state = state._replace(walks=tuple(walks), leap=leap, turn=turn)
         if warms:
             return state._replace(n_warmed=state.n_warmed + 1)
@@ -261,19 +272,28 @@ def _adapted(size: float, accepted: float) -> float:
     return float(np.clip(size * np.exp(_LEARNING * (accepted - _TARGET)), 1e-3, 1.0))
 
 
-def with_draws(task: Task, study: Study, found: InferredStudy) -> tuple[PeopleDraws | None, str]:
-    """Sample a study where it is small enough; also say in words what made the draws, or why there are none."""
+def with_draws(
+    task: Task, study: Study, found: InferredStudy, progress: bool | str = False
+) -> tuple[PeopleDraws | None, str]:
+    """Sample a study where it is small enough; also say in words what made the draws, or why there are none.
+
+    ``progress`` is True, False, or "auto": whether a bar is shown.
+    """
     if found.prior.alone:
         return None, "people who have nothing in common are not sampled together"
     d = found.prior.n_utilities
     work = sum(int(np.sum(crowd.people >= 0)) * (d * crowd.rows.shape[2]) ** 3 for crowd in study.crowds)
     if work > _MOST_WORK or len(study.objects.X) > _MOST_OBJECTS:
         return None, "there are too many people or objects to sample their utilities"
-    sampling = StudySampling(task, study, found)
-    state, verdict = run(sampling)
+    if task.watch.is_up:
+        return None, task.watch.out_of_time
+    with progress_report(progress, _n_steps(task.learning)) as report:
+        sampling = StudySampling(task._replace(watch=task.watch._replace(listener=report)), study, found)
+        state, verdict = run(sampling)
     if not state.kept:
         return None, verdict.message
     draws = sampling.conclude(state, verdict)
     if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(draws)):
         return None, "the draws of the chains are not finite"
-    return draws, f"{SAMPLED}: {verdict.message.removesuffix(': ' + MORE)}"
+    words = UTILITIES_SAMPLED if sampling.hyperpriors is None else SAMPLED
+    return draws, f"{words}: {verdict.message.removesuffix(': ' + MORE)}"
