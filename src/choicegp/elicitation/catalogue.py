@@ -39,7 +39,7 @@ def _is_id(label: Any) -> bool:
     return isinstance(label, str | int) and not isinstance(label, bool)
 
 
-class Places(NamedTuple):
+class CataloguePlaces(NamedTuple):
     """Which object stands in which row of the table that a session was given."""
 
     ids: tuple[ObjectId, ...]
@@ -66,7 +66,7 @@ class Places(NamedTuple):
 
         Examples
         --------
-        >>> places = Places((10, 2, 30), {10: 0, 2: 1, 30: 2})
+        >>> places = CataloguePlaces((10, 2, 30), {10: 0, 2: 1, 30: 2})
         >>> [list(places.chosen_of((30, 2), given)) for given in ([2], [2, 1], [30], [2, 30])]
         [[30], [30, 2], [30], [2, 30]]
         """

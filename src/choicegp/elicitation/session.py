@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from choicegp import __version__
 from choicegp.checks import check_one_of, flag_option, kind_of, number_option, seed, whole_number
-from choicegp.elicitation.catalogue import Places, checked_objects
+from choicegp.elicitation.catalogue import CataloguePlaces, checked_objects
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, answered_sets, answers
 from choicegp.elicitation.stopping import Hint, hint_after
 from choicegp.elicitation.store import Store, Who
@@ -106,7 +106,7 @@ class ChoiceSession:
         self._opened = not isinstance(store, Store)
         table = checked_objects(objects) if self._opened and objects is not None else None
         self.store = store if isinstance(store, Store) else Store.open(":memory:" if store is None else store, table)
-        self._places = Places.of(self.store.objects if table is None else table)
+        self._places = CataloguePlaces.of(self.store.objects if table is None else table)
         self.participant = self._known(participant)
         self._refitter = Refitter(model, limit, probe_of(self.store.objects, self._size, self._seed), self._rehearse)
 
