@@ -30,7 +30,8 @@ def seed(random_state: object) -> int:
 def check_one_of(name: str, value: object, options: tuple[str, ...]) -> str:
     """Return a value that is one of the options of an argument, and refuse any other."""
     if not isinstance(value, str) or value not in options:
-        raise ChoiceGPError(f"{name} must be {' or '.join(map(repr, options))}, not {value!r}")
+        *others, last = map(repr, options)
+        raise ChoiceGPError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
     return value
 
 

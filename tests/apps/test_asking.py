@@ -43,6 +43,15 @@ def test_sets_are_shown_and_answered_by_numbers(typed):
     assert "A model needs at least 4 answers; the same command continues." in out
 
 
+def test_objects_without_names_are_answered_by_their_places(typed, tmp_path):
+    (tmp_path / "bare.csv").write_text("price,weight\n" + "".join(f"{i},{20 - i}\n" for i in range(9)))
+    assert typed("1 3\n2\n4\nstop\n", "--set-size", "4", file="bare.csv")[0] == 0
+    assert [(len(ids), chosen) for ids, chosen in recorded()] == [
+        (4, tuple(ids[place] for place in places))
+        for (ids, _), places in zip(recorded(), ((0, 2), (1,), (3,)), strict=True)
+    ]
+
+
 def test_the_end_of_the_input_stops_and_the_same_command_resumes(typed):
     assert typed("1\n", "--participant", "Anna", "--set-size", "2")[0] == 0
     code, out, _ = typed("", "--participant", "Anna", "--set-size", "2")

@@ -23,8 +23,16 @@ def test_every_name_is_a_model_with_a_file_format_of_its_own():
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones():
-    with pytest.raises(ChoiceGPError, match=r"--model must be 'choice' or 'best' or .*, not 'worst'"):
+    with pytest.raises(ChoiceGPError, match=r"--model must be 'choice', 'best', .* or 'embedding', not 'worst'$"):
         class_of("worst")
+
+
+def test_the_name_is_checked_before_the_place_and_both_before_anything_is_read_or_imported(run, monkeypatch):
+    monkeypatch.setattr(models, "class_of", lambda name: pytest.fail(f"the class of {name} was imported"))
+    code, _, err = run("fit", "missing.csv", "--model", "worst", "-o", "nowhere/model.cgp")
+    assert (code, "--model must be 'choice', 'best', " in err) == (2, True)
+    code, _, err = run("fit", "missing.csv", "--model", "best", "-o", "nowhere/model.cgp")
+    assert (code, "there is no folder nowhere" in err) == (2, True)
 
 
 def test_an_option_of_another_model_is_refused():

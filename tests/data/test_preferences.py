@@ -58,7 +58,7 @@ def test_sets_of_one_object_alone_say_nothing():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("all",), "conflicts must be 'drop' or 'random' or 'majority', not 'all'"),
+        (("all",), "conflicts must be 'drop', 'random' or 'majority', not 'all'"),
         (("majority",), "conflicts='majority' needs outputs="),
         (("majority", [[1.0]]), "outputs has 1 rows but there are 4 objects"),
         (("majority", [["a"]] * 4), "outputs must hold real numbers"),

@@ -179,7 +179,7 @@ def test_errors_say_what_is_wrong(ignorant, catalogue):
     refused("size must be a whole number of at least 2", model, table, 1)
     refused("size must be between 2 and 6 objects; got 7", model, table, 7)
     refused("2 objects, fewer than the 4 to show", model, table.iloc[:2])
-    refused("how must be 'random' or 'space-filling'", model, table, how="best guess")
+    refused("how must be 'random', 'space-filling'", model, table, how="best guess")
     refused("seconds must be a number", model, table, seconds=-1)
     refused("lapse must be a number between 0 and 1", model, table, lapse=2)
     refused("this model is of one: leave it out", model, table, respondent="Ada")

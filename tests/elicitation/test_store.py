@@ -187,7 +187,7 @@ def test_undoes_take_back_one_answer_after_the_other(store):
         (lambda s: s.join(" "), "a name must be a text"),
         (lambda s: s.join("participant-3"), "what a participant without a name is called"),
         (lambda s: s.join("Bert", {"a": {1}}), "panel must be a dict"),
-        (lambda s: s.set_state("off"), "state must be 'open' or 'paused' or 'closed', not 'off'"),
+        (lambda s: s.set_state("off"), "state must be 'open', 'paused' or 'closed', not 'off'"),
         (lambda s: s.data(), "there are no answers"),
     ],
 )

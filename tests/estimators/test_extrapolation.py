@@ -17,6 +17,7 @@ from choicegp import (
     search_embedding,
     select_n_utilities,
 )
+from choicegp.errors import ChoiceGPError
 
 N_FAR = "2 of 6 objects lie outside what was shown in training: price 50 (shown 0 to 9, 2 objects)"
 ESTIMATORS = {
@@ -112,6 +113,21 @@ def test_scores_are_silent(fitted, far):
         assert warned(model.score, far) == []
     for name in ("ChoiceGP", "BatchPreferenceGP", "PreferenceGP"):
         assert warned(fitted[name].log_prob, far) == []
+
+
+@pytest.mark.parametrize("name", ["ChoiceGP", "ParetoEmbedding"])
+def test_a_table_that_cannot_be_made_comes_without_a_warning(name, fitted, far, monkeypatch):
+    def refused(*arguments):
+        raise ChoiceGPError("not these sets")
+
+    for step in ("_table", "_choices"):
+        monkeypatch.setattr(type(fitted[name]), step, refused, raising=False)
+
+    def asked():
+        with pytest.raises(ChoiceGPError, match="not these sets"):
+            fitted[name].predict_frame(far)
+
+    assert warned(asked) == []
 
 
 def test_a_refusal_comes_without_a_warning(fitted, far):

@@ -133,7 +133,7 @@ def test_a_threshold_is_each_persons_own():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"respondents": "each"}, "respondents must be 'pooled' or 'individual'"),
+        ({"respondents": "each"}, "respondents must be 'pooled', 'individual'"),
         ({"respondents": "hierarchical", "inference": "sparse"}, "does not work with inference='sparse'"),
         ({"respondents": "hierarchical", "n_utilities": "auto"}, "do not work together"),
     ],

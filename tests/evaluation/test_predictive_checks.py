@@ -86,3 +86,16 @@ def test_similar_objects_do_not_depend_on_the_units_of_a_feature(unit):
     found = [Questions.of(ChoiceData.from_sets(X * [1.0, scale], shown), utilities).beside for scale in (1.0, unit)]
     assert found[0].any()
     assert found[0].tolist() == found[1].tolist()
+
+
+@pytest.mark.parametrize("rounding", [1e-16, 1e-15, 1e-13])
+def test_a_feature_that_varies_by_rounding_alone_makes_no_objects_unlike(rounding):
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(2, 12))
+    shown = [list(range(start, start + 4)) for start in (0, 4, 8)]
+    found = []
+    for column in (np.full(12, 1e6), 1e6 * (1.0 + rounding * noise)):
+        data = ChoiceData.from_sets(np.column_stack([x, column]), shown)
+        found.append(Questions.of(data, np.column_stack([x, x])).beside.tolist())
+    assert any(found[0])
+    assert found[0] == found[1]

@@ -82,14 +82,16 @@ def test_a_posterior_is_scored_and_aligned_with_the_truth(monkeypatch):
     assert "intervals are too narrow" in values["intervals"]
 
 
-def test_order_level_and_scale_of_the_draws_are_the_truths():
+@pytest.mark.parametrize("unit", [1e-100, 1e-14, 1.0])
+def test_order_level_and_scale_of_the_draws_are_the_truths(unit):
     class Draws:
         """The two utilities the other way round, at any level, on other scales."""
 
         def sample_utilities(self, X, n_samples, random_state):
             rng = np.random.default_rng(random_state)
             utilities = datasets.sincos_utilities(X)[:, ::-1] * [30.0, 0.1]
-            return utilities * rng.normal(1.0, 0.1, (n_samples, 1, 1)) + rng.normal(0.0, 99.0, (n_samples, 1, 2))
+            drawn = utilities * rng.normal(1.0, 0.1, (n_samples, 1, 1)) + rng.normal(0.0, 99.0, (n_samples, 1, 2))
+            return unit * drawn
 
     values = sincos._curves(Draws(), np.array([0.5]))
     truth = np.array(values["truth"])

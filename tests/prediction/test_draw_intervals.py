@@ -27,6 +27,12 @@ def test_one_draw_more_is_inside_with_95_percent_or_a_little_more(n_settings, sh
     assert between_quantiles < inside - 0.005
 
 
+def test_settings_that_decide_alone_make_intervals_a_little_too_wide():
+    inside, between_quantiles = coverage(32, 16, 1.0)
+    assert 0.955 < inside < 0.985
+    assert between_quantiles < 0.95
+
+
 def test_many_independent_draws_have_their_quantiles():
     draws = np.random.default_rng(0).normal(size=(1, 4000, 3)) ** 3
     low, high = interval_of_draws(draws)

@@ -319,7 +319,7 @@ def test_missing_features_are_refused_skipped_or_a_value(tmp_path):
     assert data.X[data.object_ids == "ink"].tolist() == [[3.6, 1, 1, 0, 0], [5, 0, 1, 0, 0]]
     assert ChoiceData.from_long(data.to_long(), missing="level") == data
     assert ChoiceData.from_long(path, encoding=data.encoding) == data, "the encoding knows what to do"
-    with pytest.raises(ChoiceGPError, match="missing must be 'error' or 'skip' or 'level'"):
+    with pytest.raises(ChoiceGPError, match="missing must be 'error', 'skip' or 'level'"):
         ChoiceData.from_long(path, missing="drop")
 
 

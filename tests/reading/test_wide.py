@@ -196,6 +196,22 @@ def test_a_cell_may_list_what_was_kept():
         ChoiceData.from_wide(frame.assign(ticks=["A; D", "B", "A"]), **options)
 
 
+@pytest.mark.parametrize(
+    ("cells", "kept"),
+    [
+        (["Tea/Milk", "Tea"], [["Tea/Milk"], ["Tea"]]),
+        (["Tea; Milk", "none"], [["Tea", "Milk"], []]),
+        (["1, 3", "0"], [["Tea", "Tea/Milk"], []]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::choicegp.ReadingNote")
+def test_a_bundle_is_no_list_and_nothing_stands_alone(cells, kept):
+    names = ["Tea", "Milk", "Tea/Milk"]
+    frame = pd.DataFrame({**{f"p_{name}": [1.0, 2.0] for name in names}, "choice": cells})
+    data = ChoiceData.from_wide(frame, alternatives=names, features=["p"], empty="none")
+    assert [data.object_ids[rows].tolist() for rows in data.chosen] == kept
+
+
 def test_two_columns_name_the_best_and_the_worst():
     frame = pd.DataFrame({"p_A": [1, 2], "p_B": [4, 5], "p_C": [7, 8], "best": ["A", "C"], "worst": ["C", "B"]})
     options = {"alternatives": ["A", "B", "C"], "features": ["p"], "kind": "best-worst"}

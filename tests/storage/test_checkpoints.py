@@ -16,6 +16,17 @@ from choicegp.storage.checkpoints import BesideOutput, Checkpoint, checkpointed
 from choicegp.storage.records import RECORDS, packed, unpacked
 
 KNOWN = Scored(-1.5, np.arange(3.0))
+NAMES = [
+    "fitting.record.FitResult", "inference.annealing.Course", "inference.annealing.StepTrace",
+    "inference.chain.Chain", "inference.chain.SampledBlock", "inference.dense.Adam", "inference.dense.DenseState",
+    "inference.descent.Descent", "inference.mcmc.MCMCState", "inference.paper.PaperCourse",
+    "inference.paper.PaperState", "inference.paper.Parameters", "inference.posterior.Draws",
+    "inference.posterior.Factor", "inference.posterior.Posterior", "inference.reduced.ReducedState",
+    "inference.respondents.steps.StudySites", "inference.respondents.steps.StudyState", "inference.sites.Sites",
+    "inference.sparse.plan.SparseCourse", "inference.sparse.step.SparseState", "inference.sparse.stopping.LastGain",
+    "inference.sparse.stopping.Scored", "model.prior.Objects", "model.prior.UtilityPrior",
+    "model.respondents.StudyPrior", "selection.loo.CavityDiagnostics", "selection.loo.LooResult",
+]  # fmt: skip
 
 
 def interrupted(place, belongs_to: str, *known: Scored) -> str:
@@ -49,8 +60,33 @@ def test_records_come_back():
 
 def test_every_kind_of_state_has_a_name_of_its_own():
     assert len(RECORDS) == len(set(RECORDS.values()))
-    assert "inference.annealing.Course" in RECORDS
-    assert "inference.sparse.plan.SparseCourse" in RECORDS
+
+
+def test_other_names_of_records_need_another_version():
+    """Whoever changes a name here gives `checkpoints._VERSION` a new number, and changes both in this test."""
+    assert (checkpoints._VERSION, sorted(RECORDS)) == (4, NAMES)
+
+
+def test_a_checkpoint_of_another_version_is_refused_and_one_that_nobody_asked_for_is_begun_anew(tmp_path, monkeypatch):
+    file = tmp_path / "m.cgp.checkpoint"
+    for version, says in (
+        (3, "written in checkpoint format 3, this choicegp continues from 4 only: remove it to start again"),
+        (5, "written in checkpoint format 5, this choicegp reads up to 4: upgrade choicegp"),
+    ):
+        with monkeypatch.context() as other:
+            other.setattr(checkpoints, "_VERSION", version)
+            keeper = Checkpoint(file, "this fit")
+            keeper.keep("state", KNOWN)
+            assert keeper.write()
+        with pytest.raises(ChoiceGPError) as refused:
+            Checkpoint(file, "this fit")
+        assert str(refused.value) == f"{file}: {says}"
+        unasked = Checkpoint(BesideOutput(str(tmp_path / "m.cgp")), "this fit")
+        assert unasked.recall("state") is None
+        unasked.keep("state", KNOWN)
+        assert unasked.write()
+        assert Checkpoint(file, "this fit").recall("state").score == -1.5
+        file.unlink()
 
 
 def test_parts_have_names_of_their_own(tmp_path):

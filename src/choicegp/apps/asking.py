@@ -138,7 +138,7 @@ def _converse(session: "ChoiceSession", sets: int | None) -> None:
         if answer == "skip":
             session.skip()
         else:
-            session.answer(question, () if isinstance(answer, str) else answer)
+            session.answer(question.key, () if isinstance(answer, str) else answer)
         n_done += 1
         if session.done and not told:
             told = True

@@ -132,13 +132,13 @@ def fit(
     The choices are in a table, or in a folder of tables. One line of the output says what made the intervals; with
     --intervals none, or with another inference than auto and mcmc, they are too narrow.
     """
-    from choicegp.apps.models import class_of, made
+    from choicegp.apps.models import check_name, made
     from choicegp.errors import ChoiceGPError
     from choicegp.files import check_place
 
     if not output:
         raise ChoiceGPError("the model needs a file: pass -o FILE")
-    class_of(name)  # what is wrong is said before a large table is read
+    check_name(name)  # what is wrong is said before a large table is read
     if name != "choice" and checkpoint is not None:
         raise ChoiceGPError(f"--checkpoint is not an option of --model {name}: leave it out")
     check_place(output)

@@ -25,6 +25,11 @@ _CLASSES = {
 MODELS = tuple(_CLASSES)
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that no model has; no class is imported for that."""
+    check_one_of("--model", name, MODELS)
+
+
 def class_of(name: str) -> Any:
     """Return the class of a model.
 
@@ -33,7 +38,8 @@ def class_of(name: str) -> Any:
     >>> class_of("best").__name__
     'BatchPreferenceGP'
     """
-    module, of_model = _CLASSES[check_one_of("--model", name, MODELS)]
+    check_name(name)
+    module, of_model = _CLASSES[name]
     return getattr(importlib.import_module(f"choicegp.estimators.{module}"), of_model)
 
 

@@ -196,7 +196,9 @@ def in_shell(message: str) -> str:
     >>> in_shell("pass empty='none', or set_id=['respondent', 'task']")
     'pass --empty none, or --set-id respondent,task'
     """
-    return _ARGUMENT.sub(_as_option, message.replace("chosen=None", "--no-choices"))
+    return _ARGUMENT.sub(
+        _as_option, message.replace("chosen=None", "--no-choices").replace("object_id=None", "--no-object-id")
+    )
 
 
 def _as_option(found: re.Match[str]) -> str:

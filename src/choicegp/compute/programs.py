@@ -26,7 +26,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from choicegp.compute.devices import with_settings_of_this_thread
 from choicegp.compute.quiet_loading import without_loader_messages
 from choicegp.compute.sources import digest_of_sources
 from choicegp.errors import FileWarning
@@ -82,27 +81,6 @@ class Program:
         key, dynamic, static = self._described(args)
         return self._executable(key, dynamic, static)(*dynamic)
 
-    def prepare(self, *args: Any) -> threading.Thread | None:
-        """Have the executable for such arguments found by another thread, while this one does other work.
-
-        Shapes are enough (`jax.ShapeDtypeStruct`).  Return the thread; None where the executable is there or underway.
-        """
-        dynamic = args[:-1] if self._static else args
-        shapes = jax.tree.map(_shape_of, dynamic)
-        key, dynamic, static = self._described((*shapes, *args[len(dynamic) :]))
-        if key in self._locks:
-            return None
-
-        def find() -> None:
-            # What is wrong is said by the call that needs the executable.
-            with contextlib.suppress(Exception):
-                self._executable(key, dynamic, static)
-
-        thread = threading.Thread(target=with_settings_of_this_thread(find))
-        self._locks.setdefault(key, threading.Lock())
-        thread.start()
-        return thread
-
     def _executable(self, key: Any, dynamic: tuple, static: tuple) -> Callable:
         executable = self._executables.get(key)
         if executable is None:
@@ -149,11 +127,6 @@ class Program:
         text = f"{self.name} {key} {sorted(map(repr, types))} {sources} {kind} {_environment()}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         return folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{SUFFIX}"
-
-
-def _shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
-    array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf, float)
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
 def _compiled(lowered: Any) -> Any:

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from choicegp.checks import counted, listed, plain
+from choicegp.elicitation.events import ObjectId, Question
 from choicegp.errors import ChoiceGPError, StoreError
 
 if TYPE_CHECKING:
@@ -36,6 +37,50 @@ def checked_objects(objects: Any) -> "pd.DataFrame":
 
 def _is_id(label: Any) -> bool:
     return isinstance(label, str | int) and not isinstance(label, bool)
+
+
+class Places(NamedTuple):
+    """Which object stands in which row of the table that a session was given."""
+
+    ids: tuple[ObjectId, ...]
+    rows: dict[ObjectId, int]
+
+    @classmethod
+    def of(cls, table: "pd.DataFrame") -> Self:
+        """Return the places of the objects of a table."""
+        ids = tuple(plain(label) for label in table.index)
+        return cls(ids, {label: row for row, label in enumerate(ids)})
+
+    def put_in(self, question: Question) -> Question:
+        """Return the question with the row numbers of its objects."""
+        return question._replace(shown=tuple(self.rows[label] for label in question.ids))
+
+    def named(self, given: Iterable[ObjectId]) -> Iterable[ObjectId]:
+        """Return ids of objects that are given by ids, or, where all ids are texts, by row numbers."""
+        if any(isinstance(label, int) for label in self.ids):
+            return given
+        return self._at(given, range(len(self.ids)))
+
+    def chosen_of(self, shown: tuple[ObjectId, ...], given: Iterable[ObjectId]) -> Iterable[ObjectId]:
+        """Return ids of chosen objects, which are given by row numbers or, if these do not fit, by ids.
+
+        Examples
+        --------
+        >>> places = Places((10, 2, 30), {10: 0, 2: 1, 30: 2})
+        >>> [list(places.chosen_of((30, 2), given)) for given in ([2], [2, 1], [30], [2, 30])]
+        [[30], [30, 2], [30], [2, 30]]
+        """
+        rows = {self.rows[label] for label in shown}
+        return self._at(given, rows, whole=True)
+
+    def _at(self, given: Iterable[ObjectId], rows: "range | set[int]", whole: bool = False) -> Iterable[ObjectId]:
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            return given
+        labels = [plain(one) for one in given]
+        are_rows = [type(one) is int and one in rows for one in labels]
+        if whole and not all(are_rows):
+            return labels
+        return [self.ids[one] if is_row else one for one, is_row in zip(labels, are_rows, strict=True)]
 
 
 def as_plain(objects: "pd.DataFrame") -> dict[str, Any]:

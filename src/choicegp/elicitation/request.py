@@ -14,7 +14,7 @@ from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.fitting.record import Fitted
 
 LEAST_LAPSE = 0.02
-_SMALLEST, _LARGEST = 2, 6
+_SMALLEST, LARGEST = 2, 6
 
 
 class Proposed(NamedTuple):
@@ -125,8 +125,8 @@ def checked(
     if not isinstance(objects, pd.DataFrame):
         raise ChoiceGPError(f"objects must be a DataFrame with one row per object; got {kind_of(objects)}")
     index = unique_index(objects.index.to_numpy(), "every object needs a label of its own in the index of objects")
-    if whole_number("size", size, _SMALLEST) > _LARGEST:
-        raise ChoiceGPError(f"size must be between {_SMALLEST} and {_LARGEST} objects; got {size}")
+    if whole_number("size", size, _SMALLEST) > LARGEST:
+        raise ChoiceGPError(f"size must be between {_SMALLEST} and {LARGEST} objects; got {size}")
     if len(objects) < size:
         raise ChoiceGPError(f"there are {len(objects)} objects, fewer than the {size} to show")
     fitted = None if model is None else model.fitted_
@@ -141,9 +141,9 @@ def checked(
             raise ChoiceGPError(f"targets are for how='predictive', not for how={how!r}: leave them out")
         wanted = list(_as_rows("targets", targets, index))
         sizes = sorted({len(one) for one in wanted})
-        if not wanted or sizes[0] < _SMALLEST or sizes[-1] > _LARGEST or len(sizes) > 1:
+        if not wanted or sizes[0] < _SMALLEST or sizes[-1] > LARGEST or len(sizes) > 1:
             raise ChoiceGPError(
-                f"targets must be sets of one size between {_SMALLEST} and {_LARGEST} objects; got the sizes {sizes}"
+                f"targets must be sets of one size between {_SMALLEST} and {LARGEST} objects; got the sizes {sizes}"
             )
     shown = {frozenset(one) for one in _as_rows("avoid", avoid, index, known=False)}
     rng = np.random.default_rng([seed(random_state), 21])

@@ -3,13 +3,13 @@
 import copy
 import math
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from choicegp import __version__
-from choicegp.checks import check_one_of, flag_option, kind_of, number_option, plain, seed, whole_number
-from choicegp.elicitation.catalogue import checked_objects
+from choicegp.checks import check_one_of, flag_option, kind_of, number_option, seed, whole_number
+from choicegp.elicitation.catalogue import Places, checked_objects
 from choicegp.elicitation.events import Event, ObjectId, Participant, Question, Recorded, answered_sets, answers
 from choicegp.elicitation.stopping import Hint, hint_after
 from choicegp.elicitation.store import Store, Who
@@ -82,20 +82,11 @@ class ChoiceSession:
     """
 
     def __init__(
-        self,
-        objects: "pd.DataFrame | NDArray | None" = None,
-        store: Store | str | os.PathLike[str] | None = None,
-        *,
-        db: str | os.PathLike[str] | None = None,
-        participant: Who = "me",
-        set_size: int = 4,
-        design: str = "information",
-        model: "ChoiceGP | None" = None,
-        threshold: bool | str = True,
-        pooled: bool = False,
-        max_seconds: float = 2.0,
-        random_state: int | None = 0,
-    ) -> None:
+        self, objects: "pd.DataFrame | NDArray | None" = None, store: Store | str | os.PathLike[str] | None = None, *,
+        db: str | os.PathLike[str] | None = None, participant: Who = "me", set_size: int = 4,
+        design: str = "information", model: "ChoiceGP | None" = None, threshold: bool | str = True,
+        pooled: bool = False, max_seconds: float = 2.0, random_state: int | None = 0,
+    ) -> None:  # fmt: skip
         from choicegp.elicitation.design import HOW
         from choicegp.elicitation.refitting import Refitter, probe_of
         from choicegp.estimators.choice_gp import ChoiceGP
@@ -115,17 +106,18 @@ class ChoiceSession:
         self._opened = not isinstance(store, Store)
         table = checked_objects(objects) if self._opened and objects is not None else None
         self.store = store if isinstance(store, Store) else Store.open(":memory:" if store is None else store, table)
-        self._ids = [plain(one) for one in (self.store.objects if table is None else table).index]
-        self._rows = {label: row for row, label in enumerate(self._ids)}
-        self._has_numbers = any(isinstance(one, int) for one in self._ids)
+        self._places = Places.of(self.store.objects if table is None else table)
         self.participant = self._known(participant)
         self._refitter = Refitter(model, limit, probe_of(self.store.objects, self._size, self._seed), self._rehearse)
 
     def _rehearse(self, model: "ChoiceGP") -> None:
         """Choose a set, which nobody sees: its programs are compiled before somebody waits for one."""
         from choicegp.elicitation.design import next_set
+        from choicegp.elicitation.request import LARGEST
 
-        next_set(model, self.store.objects, self._size, how=self._design, seconds=math.inf, random_state=0)
+        objects = self.store.objects
+        size = min(self._size, len(objects), LARGEST)
+        next_set(model, objects, size, how=self._design, seconds=math.inf, random_state=0)
 
     def _known(self, who: Who) -> Participant:
         return self.store.found_or_joined(who) if isinstance(who, str) else self.store.participant(who)
@@ -169,7 +161,7 @@ class ChoiceSession:
 
         size = self._size if k is None else whole_number("k", k, 2)
         if (waiting := self.store.open_question(self.participant)) is not None:
-            return self._placed(waiting)
+            return self._places.put_in(waiting)
         own = self.store.events(self.participant)
         self._request()
         current = self._current
@@ -185,19 +177,7 @@ class ChoiceSession:
         )
         version = None if current is None else f"{__version__}/{current.last}"
         who, (shown, value, how, reason) = self.participant, proposed
-        return self._placed(self.store.ask(who, shown, design=how, value=value, model=version, reason=reason))
-
-    def _placed(self, question: Question) -> Question:
-        return question._replace(shown=tuple(self._rows[label] for label in question.ids))
-
-    def _named(self, chosen: Iterable[ObjectId]) -> Iterable[ObjectId]:
-        """Name objects that are given by their row numbers; where ids are numbers themselves, all are ids."""
-        return chosen if self._has_numbers else self._at_rows(chosen, range(len(self._ids)))
-
-    def _at_rows(self, chosen: Iterable[ObjectId], rows: Container[int]) -> Iterable[ObjectId]:
-        if isinstance(chosen, str | bytes) or not isinstance(chosen, Iterable):
-            return chosen
-        return [self._ids[one] if type(one) is int and one in rows else one for one in map(plain, chosen)]
+        return self._places.put_in(self.store.ask(who, shown, design=how, value=value, model=version, reason=reason))
 
     def answer(self, question: Question | str, chosen: Iterable[ObjectId]) -> Recorded:
         """Record what was chosen of a question.
@@ -207,17 +187,17 @@ class ChoiceSession:
         question : Question or str
             The question, or its key.
         chosen : iterable of row numbers or object ids
-            Some of ``question.shown`` or of ``question.ids``; a number that is among both is a row number. Nothing
-            means "none of these".
+            Of a question, some of ``question.shown``, or else of ``question.ids``: numbers that may be either are row
+            numbers. Of a key, ids. Nothing means "none of these".
 
         Returns
         -------
         Recorded
         """
         if isinstance(question, Question):
-            key, named = question.key, self._at_rows(chosen, self._placed(question).shown or ())
+            key, named = question.key, self._places.chosen_of(question.ids, chosen)
         else:
-            key, named = question, self._named(chosen)
+            key, named = question, self._places.named(chosen)
         found = self.store.answer(key, named)
         self._request()
         return found
@@ -247,7 +227,7 @@ class ChoiceSession:
             if key is not None:
                 raise ChoiceGPError("a question has a key of its own: leave key out")
             return self.answer(shown, chosen)
-        found = self.store.tell(self.participant, self._named(shown), self._named(chosen), key=key)
+        found = self.store.tell(self.participant, self._places.named(shown), self._places.named(chosen), key=key)
         self._request()
         return found
 
@@ -280,7 +260,7 @@ class ChoiceSession:
         """
         question = self.store.undo(self.participant)
         self._request()
-        return self._placed(question)
+        return self._places.put_in(question)
 
     def _open(self) -> Question:
         if (question := self.store.open_question(self.participant)) is None:

@@ -92,9 +92,9 @@ class UtilityGP(Estimator):
 
         The probability that an object is chosen includes the errors that people make when they answer.
         """
-        self._checked(data)
+        table = self._table(self._checked(data))
         self._warn_outside(data, only_shown=True)
-        return self._table(data)
+        return table
 
     def _table(self, data: ChoiceData, objects: Objects | None = None) -> "pd.DataFrame":
         with computing(self.device):

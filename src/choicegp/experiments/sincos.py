@@ -51,6 +51,7 @@ N_OBJECTS, LOW, HIGH = 200, -4.5, 4.5
 DESIGNS: tuple[Design, ...] = tuple(product((50, 150), (3, 5)))
 N_TEST = 1000
 TOO_HEAVY = 0.7  # Pareto k above which importance weights cannot be smoothed
+_FLAT = 1e-12  # a spread that is a smaller part of the draws than this is rounding
 # The paper's PSIS-LOO.
 PAPER = {
     (50, 3): {1: -882, 2: -34, 3: -42, 4: -50},
@@ -118,7 +119,10 @@ def _curves(model: ChoiceGP, shown: NDArray[np.float64]) -> RunValues:
         permutations(range(truth.shape[1])), key=lambda order: sum(correlation[i, j] for i, j in enumerate(order))
     )
     draws, mean = draws[:, :, list(order)], mean[:, list(order)]
-    scale = truth.std(axis=0) / np.maximum(mean.std(axis=0), 1e-12)
+    # A mean that does not vary has no spread to be given: what counts as none depends on the size of the draws.
+    spread = mean.std(axis=0)
+    varies = spread > _FLAT * np.abs(draws).max(axis=(0, 1))
+    scale = np.divide(truth.std(axis=0), spread, out=np.ones_like(spread), where=varies)
     low, high = np.quantile(draws, (0.025, 0.975), axis=0) * scale + truth.mean(axis=0)
     curves = {"mean": mean * scale + truth.mean(axis=0), "low": low, "high": high, "truth": truth}
     return {

@@ -37,7 +37,7 @@ from choicegp.inference.driver import (
     infer,
     score_points,
 )
-from choicegp.inference.posterior import Posterior, prepare_conclusion
+from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.reduced_course import MANY, ReducedInference
 from choicegp.inference.starts import (
@@ -238,7 +238,6 @@ def _fit_at_objects(
             first = first if isinstance(method, Dense) else first._replace(max_iter=Dense().max_iter)
             place = None if warm is None else moments_at(warm.posterior, problem.objects)
             grown = () if neighbour is None else neighbouring_starts(neighbour, prior, problem)
-            prepare_conclusion(prior, problem, points, task.rate)
             before = infer(_dense_inference(first, place, grown, options.n_jobs), first.watch)
         if before is not None and isinstance(method, Dense):
             if options.intervals and not _no_time_to_mix(before.posterior, watch.clock):

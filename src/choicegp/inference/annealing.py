@@ -144,7 +144,7 @@ class AnnealedInference(ABC):
         if warm is not None:
             return Course(warm)
         if self.grown:
-            best = max(self._side_by_side(self._from_given, range(len(self.grown))), key=Course.quality)
+            best = max(self._in_parallel(self._from_given, range(len(self.grown))), key=Course.quality)
         else:
             best = self._best_start()
         return best._replace(n_tried=len(best.traces))
@@ -213,8 +213,9 @@ class AnnealedInference(ABC):
                 break
         return state, StepTrace(*map(np.concatenate, zip(*traces, strict=True)))  # type: ignore[arg-type]
 
-    def _side_by_side(self, function: Callable[[Any], Any], starts: Iterable[Any]) -> list[Any]:
+    def _in_parallel(self, function: Callable[[Any], Any], starts: Iterable[Any]) -> list[Any]:
         """Call a function of a start in several threads."""
+        # Not `in_threads`: Ctrl-C there would wait for the whole starts of the other threads, not for their blocks.
         with ThreadPoolExecutor(self.task.n_jobs) as pool:
             try:
                 return list(pool.map(with_settings_of_this_thread(function), starts))
@@ -236,12 +237,12 @@ class AnnealedInference(ABC):
             n_steps, _ = courses[0].quality(n_blocks)
             if len(courses) > 1 and not self.is_up and n_steps < self.task.max_iter:
                 n_blocks += _TRIAL_BLOCKS
-                courses = self._side_by_side(partial(self._further, n_blocks=n_blocks), courses)
+                courses = self._in_parallel(partial(self._further, n_blocks=n_blocks), courses)
         return courses[0]
 
     def _all_annealed(self) -> list[Course]:
         """Anneal all starts for which there is time."""
-        tried = self._side_by_side(self._annealed, range(self.task.n_starts))
+        tried = self._in_parallel(self._annealed, range(self.task.n_starts))
         return [course for course in tried if course is not None]
 
     def _annealed(self, number: int) -> Course | None:

@@ -10,7 +10,7 @@ exact given the sites, with d + 1 factorisations of the order of the objects whe
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,8 +20,9 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from choicegp.compute.programs import program
+from choicegp.data.packing import padded_size
 from choicegp.inference.expectation import SharedCovariance, expected_log_likelihood, marginals
-from choicegp.inference.problem import Problem, padded_objects
+from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import Objects, UtilityPrior
 
@@ -299,15 +300,6 @@ def conclude(
     return Conclusion(jax.tree.map(np.asarray, arrays), float(bound))
 
 
-def prepare_conclusion(prior: UtilityPrior, problem: Problem, normals: tuple[np.ndarray, ...], lapse: Any) -> None:
-    """Have the program of `conclude` made while the steps are."""
-    p, d, t = prior.n_parts, prior.n_utilities, len(problem.valid)
-    arrays: list[Any] = [np.broadcast_to(0.0, shape) for shape in ((p, t, t), (d, t, t), (N_GAUSSIAN, p, t))]
-    root, precision, standard = arrays
-    factor, sites = Factor(root, root[:, 0, 0], root), Sites(precision, precision[:, 0])
-    _conclude.prepare(factor, sites, problem, normals, lapse, standard if prior.shared else None)
-
-
 @program
 def _conclude(
     factor: Factor, sites: Sites, problem: Problem, normals: tuple[Array, ...], lapse: Array | None,
@@ -389,7 +381,10 @@ def draws_of(prior: UtilityPrior, objects: Objects, dual: np.ndarray) -> Draws:
     """Complete draws of the parts at the shown objects, given as K^-1 f (H, S, p, t), for H settings of the prior."""
     from scipy.linalg.lapack import dpotri
 
-    n, padded, inverses = len(objects.codes), padded_objects(objects), []
+    n, inverses = len(objects.codes), []
+    # Padded for this one product: data that grow object by object would compile it again for each number of objects.
+    rows = np.pad(np.arange(n), (0, padded_size(n, 4) - n))
+    padded = Objects(np.asarray(objects.X)[rows], np.asarray(objects.codes)[rows])
     for h in range(len(dual)):
         setting = jax.tree.map(lambda leaf, h=h: leaf[h], prior)
         covariance = np.asarray(setting.covariance(padded, padded))[:, :n, :n]

@@ -93,13 +93,6 @@ def pose(
     return Problem(objects, np.arange(n) < n_used, _batches(data, local, errors, len(kept)))
 
 
-def padded_objects(objects: Objects) -> Objects:
-    """Add copies of the first object, so that what is computed is not compiled for each number of objects."""
-    n = len(objects.codes)
-    rows = np.pad(np.arange(n), (0, padded_size(n, 4) - n))
-    return Objects(np.asarray(objects.X)[rows], np.asarray(objects.codes)[rows])
-
-
 def distinct_objects(
     data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool
 ) -> tuple[np.ndarray, np.ndarray]:

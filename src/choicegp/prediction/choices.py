@@ -135,8 +135,7 @@ def _mean_table(utilities: SetUtilities, normals: Array, errors: ErrorModel) -> 
         return total + jnp.sum(subsets / jnp.sum(subsets, axis=0), axis=-1), None
 
     blocks = _in_blocks(drawn, most // (2**n * m))
-    total, _ = jax.lax.scan(add, jnp.zeros((2**a, m), drawn.dtype), blocks)
-    return total / n_points
+    return jax.lax.scan(add, jnp.zeros((2**a, m), drawn.dtype), blocks)[0] / n_points
 
 
 def _in_blocks(drawn: Array, most: int) -> Array:

@@ -130,7 +130,7 @@ def long_columns(
         names = ", ".join(f"{name!r} ({role})" for role, name in absent)
         without = {"object_id": "the objects have no ids", "chosen": "there are no choices"}
         if_none = "".join(
-            f"; pass {role}=None (--no-{'choices' if role == 'chosen' else 'object-id'}) if {said}"
+            f"; pass {role}=None if {said}"
             for role, said in without.items() if role in dict(absent)
         )  # fmt: skip
         free = [column for column in table.columns if column not in taken]

@@ -137,12 +137,16 @@ def _named_choices(
     nothing = dict.fromkeys(NOTHING, -1)
     known, how = nothing | {_word(name, fold): j for j, name in enumerate(names)}, "names"
     by_position = nothing | {"0": -1} | {str(j + 1): j for j in range(len(names))}
-    for mark in _BETWEEN:
+    # What names an alternative as a whole, such as "Tea/Milk", is no list.
+    marks = () if any(all(word in names for word in words) for names in (known, by_position)) else _BETWEEN
+    for mark in marks:
         listed_words = [[part.strip() for part in word.split(mark)] for word in words]
         single = {part for parts in listed_words for part in parts}
         for meaning, form in ((known, "names"), (by_position, "positions, from 1,")):
-            if any(mark in word for word in words) and single <= meaning.keys() - nothing.keys() - {"0"}:
-                kept = [{meaning[part] for part in parts} for parts in listed_words]
+            # A cell that keeps nothing says so alone.
+            empty = {word for word in words if word in nothing or (word == "0" and form != "names")}
+            if any(mark in word for word in words) and single - empty <= meaning.keys() - nothing.keys() - {"0"}:
+                kept = [{meaning[part] for part in parts} - {-1} for parts in listed_words]
                 return _listed_choices(column, codes, kept, len(names)), f"{form} of the kept alternatives", [], True
     if not all(word in known for word in words) and all(word in by_position for word in words):
         known, how = by_position, "positions, from 1,"

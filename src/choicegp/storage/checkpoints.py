@@ -30,7 +30,7 @@ from choicegp.storage.archive import kind_of, read_archive, write_archive
 from choicegp.storage.records import Packed, packed, unpacked
 
 FORMAT = "choicegp-checkpoint"
-_VERSION = 3
+_VERSION = 4  # another one wherever a record changes its name or its fields: older files are refused
 _EVERY = 10.0  # seconds between two writings, at least
 _WORTH_A_FILE = 30.0  # seconds of work, where nobody has asked for a checkpoint
 _NO_MATTER = ("progress", "n_jobs", "max_seconds", "kernel", "drawn_seed")
@@ -85,6 +85,11 @@ class Checkpoint:
             return {}
 
     def _read(self, arrays: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+        if about["version"] != _VERSION:
+            raise ChoiceGPError(
+                f"written in checkpoint format {about['version']}, this choicegp continues from {_VERSION} only: "
+                "remove it to start again"
+            )
         if about["digest"] != self.digest:
             raise ChoiceGPError("it belongs to a fit of other data or with other options: remove it to start again")
         own = {name: {place for place in arrays if place.rpartition(":")[0] == name} for name in about["known"]}

@@ -8,7 +8,7 @@ import pytest
 from choicegp import ChoiceGP
 from choicegp.apps.server.learning import LEAST_AHEAD, Learner, LearningTask
 from choicegp.apps.server.population import LEAST_PEOPLE, pooled, separate
-from choicegp.apps.server.results import Setup, learned_of, packed_result, population_of
+from choicegp.apps.server.results import Setup, learned_of, learned_people_of, packed_result
 from choicegp.apps.server.standing import standing
 
 TABLE = pd.DataFrame({"price": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "kind": list("aabbab")}, index=list("uvwxyz"))
@@ -70,7 +70,7 @@ def test_the_model_knows_of_none_before_the_first(monkeypatch, threshold):
     monkeypatch.setattr(Learner, "next_sets", lambda self, task, n_since: tasks.append(task))
     learner = Learner(SETUP._replace(threshold=threshold), TABLE)
     assert learner._refitter._template.threshold is threshold
-    learner.warm_up(4)
+    learner.warm_up(4 + threshold)  # which is one more object of a model
     assert [len(one) for one in tasks[0].shown] == [2, 2]
     assert (() in tasks[0].chosen) is threshold
 
@@ -102,7 +102,7 @@ def test_people_who_differ(learner, monkeypatch):
     assert {one.people for one in found.segments} == {("p0", "p2", "p4"), ("p1", "p3", "p5")}
     assert "Price" in " ".join(one.words for one in found.segments), "as the cards call it"
     assert set(found.pictures) == {"shares", "segments"}
-    assert population_of(packed_result(found)) == found
+    assert learned_people_of(packed_result(found)) == found
 
 
 def test_everyone_as_one_person(learner):

@@ -126,7 +126,7 @@ class Learner:
 
         with padded_generously():
             model = ChoiceGP(**self._whole.get_params()).fit(self._data(task))
-        return learned_by(model, self.objects, self.setup, task.language)
+        return what_was_learned(model, self.objects, self.setup, task.language)
 
     def known(self) -> set[int]:
         """Return the people whose models are kept."""
@@ -162,7 +162,7 @@ class Learner:
         )  # fmt: skip
 
 
-def learned_by(model: "ChoiceGP", objects: "pd.DataFrame", setup: Setup, language: object) -> Learned:
+def what_was_learned(model: "ChoiceGP", objects: "pd.DataFrame", setup: Setup, language: object) -> Learned:
     """Say what a model has learned."""
     from choicegp.apps.server.pictures import matters, owner_pictures
     from choicegp.evaluation.effects import model_effects

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from choicegp.apps.server.learning import Learner, learned_by, saved
+from choicegp.apps.server.learning import Learner, saved, what_was_learned
 from choicegp.apps.server.results import Learned, LearnedPeople, Segment, Share
 from choicegp.apps.server.standing import Standing
 from choicegp.checks import plain
@@ -26,7 +26,7 @@ _SECONDS = 120.0  # of one fit
 def pooled(learner: Learner, people: Mapping[str, Standing]) -> Learned:
     """Say what all answers show, as if they were one person's."""
     model = _fitted(learner, "pooled", _data(learner, people))
-    return learned_by(model, learner.objects, learner.setup, None)
+    return what_was_learned(model, learner.objects, learner.setup, None)
 
 
 def separate(learner: Learner, people: Mapping[str, Standing]) -> LearnedPeople:

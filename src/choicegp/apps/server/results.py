@@ -193,7 +193,7 @@ def learned_of(content: bytes) -> Learned:
     )
 
 
-def population_of(content: bytes) -> LearnedPeople:
+def learned_people_of(content: bytes) -> LearnedPeople:
     """Read what is known of people who differ."""
     n_answers, n_people, n_criteria, reason, shares, segments, stability, pictures, model = unpacked(content)
     return LearnedPeople(

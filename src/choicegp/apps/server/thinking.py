@@ -12,8 +12,8 @@ from choicegp.apps.server.results import (
     Proposal,
     Setup,
     learned_of,
+    learned_people_of,
     packed,
-    population_of,
     prepared_of,
     proposals_of,
     unpacked,
@@ -113,7 +113,7 @@ class Thinking:
     def people(self) -> LearnedPeople | Failed | None:
         """Return shares and segments, or None while nothing is known."""
         content = self._of_all("people")
-        return content if content is None or content == "failed" else population_of(content)
+        return content if content is None or content == "failed" else learned_people_of(content)
 
     def _of_all(self, kind: str) -> bytes | Failed | None:
         found, version = self._queue.result(kind), self._queue.version()

@@ -24,7 +24,7 @@ from choicegp.inference.respondents.chain import Moved, StudyChainModel, Walk, d
 from choicegp.inference.respondents.course import InferredStudy
 from choicegp.inference.respondents.posterior import PeopleDraws
 from choicegp.inference.respondents.study import Crowd, Study
-from choicegp.inference.respondents.whitening import Coordinates, Sampled, WhitenedCrowd, whiten_study
+from choicegp.inference.respondents.whitening import Coordinates, Sampled, SampledCrowd, whiten_study
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import HyperPriors, log_density
 from choicegp.model.respondents import StudyPrior
@@ -52,7 +52,7 @@ def sampled_of(study: Study, sites: tuple[Sites, ...], lapse: Any) -> Sampled:
     )  # fmt: skip
 
 
-def _group(crowd: Crowd, sites: Sites) -> WhitenedCrowd:
+def _group(crowd: Crowd, sites: Sites) -> SampledCrowd:
     known = np.asarray(crowd.people).ravel() >= 0
 
     def flat(leaf: Any) -> np.ndarray:
@@ -67,7 +67,7 @@ def _group(crowd: Crowd, sites: Sites) -> WhitenedCrowd:
         weight, sets = (np.asarray(part).ravel()[own] for part in (batch.weight, batch.sets))
         return SetBatch(rows, present, chosen, weight, sets, batch.errors)
 
-    return WhitenedCrowd(flat(crowd.rows), tuple(map(of_batch, crowd.sets)), Sites(*map(flat, sites)))  # type: ignore[arg-type]
+    return SampledCrowd(flat(crowd.rows), tuple(map(of_batch, crowd.sets)), Sites(*map(flat, sites)))  # type: ignore[arg-type]
 
 
 @program

@@ -1,6 +1,6 @@
 """Coordinates in which the Gaussian posterior of a study is standard normal, and the exact log posterior in them.
 
-The sites of all people make a Gaussian posterior of the population, v = μ + R^T w, and of each person given v.  With
+The sites of all people make a Gaussian posterior of the population, v = μ + F^-T w, and of each person given v.  With
 f = A v, the population's utilities at her objects,
 
     u = f + W^T (W (η - Λ f) + w),    W^T W = (C^-1 + Λ)^-1,
@@ -36,7 +36,7 @@ from choicegp.model.prior import Objects
 from choicegp.model.respondents import StudyPrior
 
 
-class WhitenedCrowd(NamedTuple):
+class SampledCrowd(NamedTuple):
     """R people with n objects each, what they answered, and their sites."""
 
     rows: Array  # (R, n) rows of the study's objects
@@ -49,7 +49,7 @@ class Sampled(NamedTuple):
 
     objects: Objects
     points: Objects
-    groups: tuple[WhitenedCrowd, ...]
+    groups: tuple[SampledCrowd, ...]
     lapse: Array | None
 
 
@@ -63,7 +63,7 @@ class Coordinates(NamedTuple):
 class GroupWhitening(NamedTuple):
     """The coordinates of R people; d n is the order of a person's utilities together."""
 
-    half: Array  # (R, dn, dn) W = R^-1 L^T, C = L L^T and R the Cholesky factor of B = I + L^T Λ L
+    half: Array  # (R, dn, dn) W = G^-1 L^T, C = L L^T and G the Cholesky factor of B = I + L^T Λ L
     through: Array  # (R, dn, dn) W Λ
     centre: Array  # (R, dn) W η
 
@@ -73,7 +73,7 @@ class StudyWhitening(NamedTuple):
 
     lead: Array  # (d t, p M)
     mean: Array  # (p M,) μ
-    factor: Array  # (p M, p M) Cholesky factor of the precision of v; R is its inverse
+    factor: Array  # (p M, p M) F, the Cholesky factor of the precision of v
     groups: tuple[GroupWhitening, ...]
     log_evidence: Array  # log Z
 
