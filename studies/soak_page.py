@@ -199,7 +199,7 @@ def main() -> None:
     p50, p95, worst = np.percentile(soak.seconds, [50, 95, 100])
     print(
         f"{soak.n_joined} people, {len(deleted)} of them deleted, {soak.n_answered} answers, {soak.n_undone} taken "
-        f"back, {soak.n_skipped} questions skipped in {given.minutes:g} minutes; {soak.n_busy} requests told to wait"
+        f"back, {soak.n_skipped} questions skipped in {given.minutes:g} minutes; {soak.n_busy} requests asked to wait"
     )
     print(f"a request: median {p50:.3f} s, 95th percentile {p95:.3f} s, worst {worst:.3f} s")
     print(f"acknowledged and lost or changed: {len(lost)}; stored and never acknowledged: {len(stored) - len(left)}")

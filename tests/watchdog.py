@@ -1,15 +1,15 @@
 """Fit tiny data by every inference, in fresh processes with several numbers of cores, threads and OpenBLAS kernels.
 
 Where there is an accelerator, it is one setting more.  Every process has a time limit: one that hangs is ended and
-named.  The answers, probabilities of sets that were not
-seen, must agree with those of the first setting: within 0.001 where steps are deterministic, within 0.1 where chains
-are sampled, whose paths part after the smallest rounding error, and within 0.02 for sparse inference on an accelerator,
-which computes in float32 there; all else is float64 everywhere.
+named.  The answers, probabilities of sets that were not seen, must agree with those of the first setting: within 0.001
+where steps are deterministic, within 0.1 where chains are sampled, whose paths part after the smallest rounding error,
+and within 0.02 for sparse inference on an accelerator, which computes in float32 there; all else is float64 everywhere.
 
 Run by hand: ``python tests/watchdog.py``.  The exit code is 0 when nothing hangs, fails or differs.
 """
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -81,6 +81,16 @@ def has_avx512() -> bool:
         return False
 
 
+@functools.cache
+def has_accelerator() -> bool:
+    """Whether JAX finds an accelerator; this process itself must not hold one."""
+    if not shutil.which("nvidia-smi"):
+        return False
+    look = [sys.executable, "-c", "import jax; jax.devices('cuda')"]
+    environment = os.environ | {"JAX_PLATFORMS": "cuda,cpu"}
+    return subprocess.run(look, env=environment, capture_output=True, check=False).returncode == 0
+
+
 def settings() -> dict[str, tuple[int, dict[str, str | None]]]:
     """Return numbers of cores and variables of the environment, by name; None: not set."""
     threads = "OPENBLAS_NUM_THREADS"
@@ -97,7 +107,7 @@ def settings() -> dict[str, tuple[int, dict[str, str | None]]]:
     kernels = ["Haswell", "Zen", "Nehalem"] + ["SkylakeX"] * has_avx512()
     found |= {name: (2, {threads: None, "OPENBLAS_CORETYPE": name}) for name in kernels}
     found = {name: (cores, variables | {"JAX_PLATFORMS": "cpu"}) for name, (cores, variables) in found.items()}
-    if shutil.which("nvidia-smi"):
+    if has_accelerator():
         found["accelerator"] = (2, {threads: None, "JAX_PLATFORMS": "cuda,cpu"})
     return found
 

@@ -156,6 +156,14 @@ def test_a_model_of_best_objects_predicts_the_best(run, tmp_path):
     assert (code, "the best, so that is what is predicted" in err) == (0, True)
     probabilities = [float(line.split()[-2]) for line in out.splitlines()[1:]]
     assert sum(probabilities) == pytest.approx(1.0, abs=0.002)
+    (tmp_path / "sets").mkdir()
+    data.take([0]).write(tmp_path / "sets" / "new.parquet")
+    code, _, err = run("predict", place, str(tmp_path / "sets"), "-o", str(tmp_path / "found.parquet"))
+    assert (code, "the best, so that is what is predicted" in err) == (0, True)
+    assert pd.read_parquet(tmp_path / "found.parquet")["probability"].sum() == pytest.approx(1.0)
+    data.take([0]).to_long().assign(kind="keep").to_csv(table, index=False)
+    code, _, err = run("predict", place, table)
+    assert (code, "column 'kind' says" in err, "so that is what is predicted" in err) == (0, True, False)
 
 
 def test_sets_that_say_what_is_asked_are_asked_that():

@@ -1,11 +1,16 @@
 """Sparse fits that may see a network's outputs."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from choicegp import ChoiceGP, Sparse, datasets
+from choicegp.compute.progress import Clock
+from choicegp.fitting import sparse
+from choicegp.fitting.methods import Auto
+from choicegp.inference.driver import Watch
 
 TINY = {"width": 8, "batch_size": 64, "n_steps": 500, "rates": (1e-2,)}
 
@@ -53,3 +58,58 @@ def test_inducing_points_grow_while_the_held_out_sets_gain(data, monkeypatch, cl
     assert model.posterior_.objects.X.shape[1] == n_points
     assert "with 6 inducing points" in model.fit_result_.notes[2]
     assert model.fit_result_.notes[0].endswith("inducing points" if n_points == 6 else "lengthscales times 1")
+
+
+def attempt(judged=(), parts=(), n_points=4, held_out=(1, 2)):
+    """A fit that has ended, of which nothing is known but what the held-out sets say."""
+    reached = float(np.mean(parts)) if len(parts) else -1.0
+    points = np.zeros((1, n_points, 1))
+    return SimpleNamespace(
+        judged=np.array(judged), parts=np.array(parts), reached=reached, points=points, held_out=held_out
+    )
+
+
+BEFORE = np.array([-0.9, -1.0, -1.1, -1.0])
+CLEAR, TIE = (BEFORE + np.array(gain) for gain in ([0.1, 0.2, 0.1, 0.2], [0.4, -0.3, 0.1, 0.0]))
+
+
+@pytest.mark.parametrize("what", ["judged", "parts"])
+def test_a_later_attempt_is_better_where_the_held_out_sets_clearly_say_so(what):
+    before = attempt(**{what: BEFORE})
+    assert sparse._is_better(attempt(**{what: CLEAR}), before)
+    assert not sparse._is_better(attempt(**{what: TIE}), before)  # it is ahead, by less than two standard errors
+    words = sparse._compared("now", attempt(**{what: CLEAR}), "then", before)
+    name = {"judged": "log score", "parts": "expected log-likelihood"}[what]
+    assert words == f"{name} of the held-out sets -0.8500 now, -1.0000 then"
+
+
+def test_an_attempt_that_was_not_judged_does_not_replace_one_that_was():
+    before, later = attempt(judged=BEFORE), attempt(parts=BEFORE + 0.9)
+    assert not sparse._is_better(later, before)
+    assert sparse._compared("now", later, "then", before).endswith("had no time to be judged, the fit then stands")
+    assert not sparse._is_better(attempt(held_out=()), attempt(held_out=()))
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds", "why"),
+    [
+        (attempt(judged=BEFORE), None, None),
+        (attempt(held_out=()), None, "no sets were held out"),
+        (attempt(parts=BEFORE), 0.0, "the time limit of 0 s had passed"),
+        (attempt(parts=BEFORE), None, "held-out sets do not judge sets of more than ten objects, thresholds"),
+        (attempt(judged=BEFORE, n_points=8), None, "there were 8 already, and there can be 8"),
+    ],
+)
+def test_why_inducing_points_were_not_grown(before, seconds, why):
+    found = sparse._why_not_grown(before, 8, Watch(Clock(seconds)))
+    assert found is None if why is None else found.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [(Sparse(n_inducing=3, max_iter=10, grow=True), "no sets were held out"), (Auto(grow=True, max_iter=3), "dense")],
+)
+def test_a_note_says_that_inducing_points_were_not_grown(data, method, why):
+    options = {"n_restarts": 1, "kernel": "rbf", "intervals": "none", "object_effects": False, "progress": False}
+    notes = ChoiceGP(1, inference=method, **options).fit(data.take(np.arange(20))).fit_result_.notes
+    assert any(note.startswith(f"inducing points were not grown, because {why}") for note in notes)

@@ -112,3 +112,17 @@ def test_a_set_whose_largest_weights_are_equal_leaves_the_others_as_they_are():
     np.testing.assert_allclose(together.diagnostics.pareto_k[:3], alone.diagnostics.pareto_k)
     assert together.diagnostics.pareto_k[3] == 0.0
     assert together.pointwise[3] == pytest.approx(-np.log(np.mean(np.exp(-equal))))  # the harmonic mean
+
+
+def test_what_arviz_refuses_for_another_reason_is_in_doubt(monkeypatch):
+    from arviz_stats.base import array_stats
+
+    def refuse(*_, **__):
+        raise ValueError("some other reason")
+
+    monkeypatch.setattr(type(array_stats), "psislw", refuse)
+    equal = np.where(np.arange(400) < 300, -0.5, -0.1)
+    result = psis_loo(np.vstack([some_scores(1, 400)[0], equal]), np.ones(2))
+    assert result.diagnostics.pareto_k.tolist() == [np.inf, 0.0]
+    assert result.doubtful.tolist() == [0]
+    assert psis_loo(some_scores(1, 20), np.ones(1)).doubtful.tolist() == [0]  # too few for a tail

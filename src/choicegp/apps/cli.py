@@ -226,7 +226,7 @@ def predict(
     model learned from answers to one other question than keep, that one. The probability that an object is chosen
     includes the errors that people make when they answer.
     """
-    from choicegp.apps.models import asked_as_learned, learned_question, load
+    from choicegp.apps.models import asked_as_learned, learned_question, load, note_as_learned
     from choicegp.errors import ChoiceGPError
     from choicegp.files import check_place
     from choicegp.reading.text import write_table
@@ -240,14 +240,19 @@ def predict(
     known = {"chosen": None, "features": features, "encoding": fitted.encoding_}
     if table.is_folder and not hasattr(fitted, "predict_file"):
         raise ChoiceGPError(f"a {type(fitted).__name__} predicts tables, not folders: predict one file after the other")
+    question = learned_question(fitted) if table.kind is None else None
     if output is not None and table.is_folder:
-        question = learned_question(fitted) if table.kind is None else None
         folder = table.open_folder(**known, **({} if question is None else {"kind": question}))
+        if question is not None:
+            note_as_learned(question)
         fitted.predict_file(folder, output)
         terminal.say(f"Predictions for {len(folder)} sets are in {output}.")
         return
     data = table.read(**known)
-    frame = fitted.predict_frame(data if table.kind is not None else asked_as_learned(fitted, data))
+    # Where all sets of the table say "keep", the data have no kinds: the table is looked at again.
+    if question is not None and not table.has_own_kinds(features):
+        data = asked_as_learned(fitted, data)
+    frame = fitted.predict_frame(data)
     if output is None:
         terminal.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
     else:

@@ -97,8 +97,13 @@ def asked_as_learned(fitted: Any, data: "ChoiceData") -> "ChoiceData":
     question = learned_question(fitted)
     if question is None or data.kinds is not None or (question == "yes-no" and np.all(np.diff(data.offsets) == 1)):
         return data
-    warnings.warn(_AS_LEARNED[question], ReadingNote, stacklevel=2)
+    note_as_learned(question)
     return one_by_one(data) if question == "yes-no" else replace(data, kinds=np.full(len(data), question, dtype=object))
+
+
+def note_as_learned(question: str) -> None:
+    """Say that the question is that of the model's own data."""
+    warnings.warn(_AS_LEARNED[question], ReadingNote, stacklevel=3)
 
 
 _KEEP = "for what is kept of each set, pass kind='keep'"

@@ -168,6 +168,14 @@ class TableOptions(ReadingOptions):
 
         return (ChoiceData.from_wide if self.wide else ChoiceData.from_long)(self.file, **arguments)
 
+    def has_own_kinds(self, features: list[str]) -> bool:
+        """Whether a column of a long table, beside its ``features``, says by itself what was asked."""
+        from choicegp.reading.columns import Roles, has_own_kinds, opened
+
+        given = self.arguments()
+        roles = Roles(*map(given.get, ("set_id", "object_id", "chosen", "available", "respondent", "weight", "kind")))
+        return not self.wide and has_own_kinds(opened(self.file, [], self.decimal).frame, roles, features)
+
     @property
     def is_folder(self) -> bool:
         """Whether the tables are in a folder of files."""

@@ -12,7 +12,7 @@ from choicegp.compute.progress import Clock, progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.methods import Dense, Sparse
+from choicegp.fitting.methods import Auto, Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
 from choicegp.fitting.record import (
     PLUG_IN,
@@ -78,7 +78,17 @@ def fit_posterior(
         options = options.as_in(warm.has_effects)
         if options.threshold is None and warm.errors.has_threshold:
             options = options._replace(threshold=True)
-    options = options.decided(data)
+    decided = options.decided(data)
+    found = _fit_as_decided(data, decided, clock, warm, neighbour, keeper)
+    if isinstance(options.method, Auto) and options.method.grow and isinstance(decided.method, Dense):
+        return found.noted("inducing points were not grown, because dense inference has none")
+    return found
+
+
+def _fit_as_decided(
+    data: ChoiceData | ChoiceFolder, options: FitOptions, clock: Clock, warm: Fitted | None,
+    neighbour: Posterior | None, keeper: Keeper,
+) -> Fitted:  # fmt: skip
     if options.respondents != "pooled":
         return _fit_people(data, options, clock, warm is not None or neighbour is not None, keeper)
     if warm is not None:

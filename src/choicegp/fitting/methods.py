@@ -159,7 +159,7 @@ class Sparse(Method):
         training sets on.
     grow : bool
         Whether the fit is repeated with twice as many inducing points, and again, while that makes the choices from the
-        held-out sets clearly more probable.
+        held-out sets clearly more probable. Where these cannot judge it, a note says why it is not.
     max_iter : int
         Maximum number of steps.
 

@@ -87,7 +87,7 @@ def _with_network(
     found: Inferred, plain: SparseInference, objects: np.ndarray, plan: Plan, watch: Watch, *, shared: bool,
     on_cpu: bool,
 ) -> tuple[Inferred, SparseInference]:  # fmt: skip
-    """Fit a kernel of a network's outputs too, and return what scores higher on the held-out sets.
+    """Fit a kernel of a network's outputs too, and return it where the held-out sets are clearly better off with it.
 
     What a network was trained on looks surer in its outputs than anything else: the fit sees other sets.
     """
@@ -121,7 +121,10 @@ def _with_more_points(
 ) -> Inferred:
     """Fit with twice as many inducing points, from where the fit is, while the held-out sets are clearly better off."""
     most = min(_MOST_INDUCING, len(np.unique(objects, axis=0)))
-    while len(before.judged) and before.points.shape[1] < most and not watch.is_up:
+    why = _why_not_grown(before, most, watch)
+    if why is not None:
+        return found._replace(notes=(*found.notes, f"inducing points were not grown, because {why}"))
+    while before.points.shape[1] < most and not watch.is_up:
         n = min(2 * before.points.shape[1], most)
         start = KernelStart(
             f"a fit at {before.points.shape[1]} inducing points", found.posterior.prior, _utilities_of(found.posterior)
@@ -141,6 +144,22 @@ def _with_more_points(
     return found
 
 
+def _why_not_grown(before: SparseInference, most: int, watch: Watch) -> str | None:
+    """Say why a fit does not get more inducing points; None where it may."""
+    if not len(before.held_out):
+        return "no sets were held out, which takes 1000 training sets and more than there are in a step"
+    if watch.is_up:
+        return watch.clock.had_passed
+    if not len(before.judged):
+        return (
+            "held-out sets do not judge sets of more than ten objects, thresholds, fixed hyperparameters and kernels "
+            "of one's own"
+        )
+    if before.points.shape[1] >= most:
+        return f"there were {before.points.shape[1]} already, and there can be {most}"
+    return None
+
+
 def _utilities_of(posterior: Posterior) -> Callable[[np.ndarray], np.ndarray]:
     """Return the function that gives each utility at the points of its own part."""
 
@@ -153,18 +172,26 @@ def _utilities_of(posterior: Posterior) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _is_better(later: SparseInference, before: SparseInference) -> bool:
-    """Say whether a later attempt is worth having: a tie, in which the held-out sets cannot tell, is none."""
-    if len(later.judged) != len(before.judged) or len(before.judged) < 2:
-        return later.reached > before.reached
-    gain = later.judged - before.judged
+    """Say whether a later attempt is worth having: a tie, in which the held-out sets cannot tell, is none.
+
+    Neither is one that had no time to learn how sure it may be, where the one before had.
+    """
+    new, old = (later.judged, before.judged) if len(before.judged) else (later.parts, before.parts)
+    if len(new) != len(old) or len(old) < 2:
+        return False
+    gain = new - old
     return float(np.mean(gain)) > _CLEARLY * float(np.std(gain, ddof=1)) / np.sqrt(len(gain))
 
 
 def _compared(how: str, later: SparseInference, how_before: str, before: SparseInference) -> str:
     """Say what the held-out sets say about two attempts."""
-    both = len(later.judged) and len(before.judged)
-    scores = [float(np.mean(one.judged)) if both else one.reached for one in (later, before)]
-    return f"log score of the held-out sets {scores[0]:.4f} {how}, {scores[1]:.4f} {how_before}"
+    if len(before.judged) and not len(later.judged):
+        return f"held-out sets: the fit {how} had no time to be judged, the fit {how_before} stands"
+    if len(before.judged):
+        what, scores = "log score", [float(np.mean(one.judged)) for one in (later, before)]
+    else:
+        what, scores = "expected log-likelihood", [one.reached for one in (later, before)]
+    return f"{what} of the held-out sets {scores[0]:.4f} {how}, {scores[1]:.4f} {how_before}"
 
 
 def _check_sparse(options: FitOptions, watch: Watch, sample: ChoiceData) -> None:

@@ -384,7 +384,7 @@ def draws_of(prior: UtilityPrior, objects: Objects, dual: np.ndarray) -> Draws:
     n, inverses = len(objects.codes), []
     # Padded for this one product: data that grow object by object would compile it again for each number of objects.
     rows = np.pad(np.arange(n), (0, padded_size(n, 4) - n))
-    padded = Objects(np.asarray(objects.X)[rows], np.asarray(objects.codes)[rows])
+    padded = Objects(np.asarray(objects.X)[..., rows, :], np.asarray(objects.codes)[rows])
     for h in range(len(dual)):
         setting = jax.tree.map(lambda leaf, h=h: leaf[h], prior)
         covariance = np.asarray(setting.covariance(padded, padded))[:, :n, :n]

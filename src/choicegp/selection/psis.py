@@ -19,6 +19,7 @@ from choicegp.selection.loo import LooResult, PsisDiagnostics, loo_result
 
 N_SAMPLES = 2000
 _BLOCK = 2_000_000  # numbers worked on at a time
+_FEWEST_IN_TAIL = 5  # weights to which ArviZ fits a tail
 
 
 @program
@@ -100,9 +101,16 @@ def _smoothed(power: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     except ValueError:
         # ArviZ refuses all sets where the largest weights of one are equal: that one has no tail to be smoothed.
         if len(power) == 1:
-            return -power - _log_sum_exp(-power)[:, None], np.zeros(1)
+            pareto_k = 0.0 if _largest_are_equal(-power[0]) else np.nan  # of another refusal nothing is known
+            return -power - _log_sum_exp(-power)[:, None], np.array([pareto_k])
         parts = [_smoothed(power[[k]]) for k in range(len(power))]
         return tuple(np.concatenate(found) for found in zip(*parts, strict=True))  # type: ignore[return-value]  # of two
+
+
+def _largest_are_equal(log_weights: np.ndarray) -> bool:
+    """Say whether the weights of which ArviZ makes the tail are all the same, and enough to say so."""
+    n = int(min(len(log_weights) / 5, 3.0 * np.sqrt(len(log_weights))))
+    return n >= _FEWEST_IN_TAIL and bool(np.ptp(np.sort(log_weights)[-n:]) == 0.0)
 
 
 def _log_sum_exp(values: np.ndarray) -> np.ndarray:

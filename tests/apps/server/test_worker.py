@@ -6,13 +6,14 @@ import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
-from choicegp.apps.server import crew, learning, population, worker
+from choicegp.apps.server import cards, crew, learning, population, worker
 from choicegp.apps.server.cards import Cards
 from choicegp.apps.server.crew import Crew
 from choicegp.apps.server.pictures import matters, without_styles
-from choicegp.apps.server.results import Learned, LearnedPeople, Proposal, Segment, Share, unpacked
+from choicegp.apps.server.results import Learned, LearnedPeople, Proposal, Segment, Share, setup_of, unpacked
 from choicegp.apps.server.study_file import read_study
 from choicegp.apps.server.thinking import Thinking, setup_for
 from choicegp.apps.server.worker import Worker
@@ -200,6 +201,14 @@ class TestBetween:
             pass
         assert world.worker._learner.calls == [("warm", 64)]
         assert worker._shapes(130) == [64, 128, 256]
+
+    @pytest.mark.parametrize(("threshold", "shapes"), [(True, [64, 128]), (False, [64])])
+    def test_a_threshold_is_one_object_more(self, world, monkeypatch, threshold, shapes):
+        setup = setup_of(world.queue.result("setup").content)._replace(threshold=threshold, sets=40)
+        monkeypatch.setattr(worker, "setup_of", lambda content: setup)
+        monkeypatch.setattr(cards, "learned_from", lambda *_: pd.DataFrame({"price": range(64)}))
+        assert world.worker._prepared()
+        assert world.worker._shapes == shapes
 
     def test_a_changed_study_reaches_workers_that_run(self, world, objects):
         work(world)

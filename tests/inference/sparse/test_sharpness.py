@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from choicegp.compute.progress import Clock
 from choicegp.inference.expectation import Marginals, latin_normals
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.sparse.feed import Sets
@@ -49,6 +50,12 @@ def test_the_factors_that_made_the_choices_are_found(size, spread):
         assert np.allclose(np.log(found), np.log([size, spread]), atol=0.3)
         as_is, better = (predictive_scores([held], one, DISCERNIBILITY, None).sum() for one in (Sharpness(), found))
     assert better > as_is + 10.0
+
+
+def test_without_time_nothing_is_learned():
+    with jax.enable_x64(True):
+        held = held_sets(np.random.default_rng(0), 1.0, 1.0, m=20)
+        assert learned_sharpness([held], DISCERNIBILITY, None, Clock(0.0)) is None
 
 
 def test_what_fills_up_a_set_changes_nothing():

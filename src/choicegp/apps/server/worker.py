@@ -91,7 +91,8 @@ class Worker:
             table = learned_from(self._store.objects, setup.columns, setup.decimal)
             self._learner, self._setup = Learner(setup, table), found
             if self._learner.fits and "next" in self._kinds:
-                self._shapes = _shapes(min(len(table), setup.sets * setup.set_size))
+                seen = min(len(table), setup.sets * setup.set_size)
+                self._shapes = _shapes(seen + bool(setup.threshold))  # a threshold is one object more
         return True
 
     def _forget(self) -> None:
@@ -173,7 +174,7 @@ class Worker:
 
 
 def _shapes(most: int) -> list[int]:
-    """Return the numbers of objects for which fits have programs of their own, up to what a person sees.
+    """Return the numbers of objects for which fits have programs of their own, up to those of a person's answers.
 
     Examples
     --------

@@ -89,6 +89,7 @@ class SparseInference:
         self.training = training if only is None else only
         self.reached = -np.inf  # score of the held-out sets, by which steps are judged
         self.judged = np.zeros(0)  # log probabilities of the choices from them, once the fit is as sure as it may be
+        self.parts = np.zeros(0)  # expected log-likelihoods of which `reached` is the mean, where these are not known
         parts = shares(
             source.sizes, self.training, plan.batch_size, 1 if spread is None else len(spread),
             lambda size: self._most(size, N_POINTS),
@@ -327,9 +328,12 @@ class SparseInference:
         if self._is_judged:
             held = self._seen(state, solved)
             sharpness = learned_sharpness(held, self.errors, posterior.lapse, self.clock)
-            posterior, notes = sharpened(posterior, sharpness), (note, sharpness.in_words)
-            if not self.clock.is_up:
-                self.judged = predictive_scores(held, sharpness, self.errors, posterior.lapse)
+            if sharpness is not None:
+                posterior, notes = sharpened(posterior, sharpness), (note, sharpness.in_words)
+                if not self.clock.is_up:
+                    self.judged = predictive_scores(held, sharpness, self.errors, posterior.lapse)
+        if not len(self.judged) and len(self.held_out):
+            self.parts = _expected(state, solved, self._held_out_chunks(), self.errors)[0]
         return Inferred(posterior, bound, *verdict, course.step, course.bounds, self.n_annealing, notes)
 
     @property

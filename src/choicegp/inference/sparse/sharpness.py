@@ -77,8 +77,16 @@ def can_be_judged(sizes: np.ndarray) -> bool:
     return bool(np.all(sizes <= MAX_ENUMERATED))
 
 
-def learned_sharpness(held: Sequence[Held], errors: ErrorModel, lapse: Any, clock: Clock = Clock(None)) -> Sharpness:  # noqa: B008 - immutable
-    """Return the factors with which the held-out choices are most probable, as far as there is time to look."""
+def learned_sharpness(
+    held: Sequence[Held],
+    errors: ErrorModel,
+    lapse: Any,
+    clock: Clock = Clock(None),  # noqa: B008 - immutable
+) -> Sharpness | None:
+    """Return the factors with which the held-out choices are most probable, as far as there is time to look.
+
+    None without time for any look, or where the choices are impossible as it is.
+    """
     from scipy.optimize import minimize
 
     work = sum(2.0 ** len(one.sets.present) * one.normals.shape[2] * N_POINTS for one in held)
@@ -91,10 +99,12 @@ def learned_sharpness(held: Sequence[Held], errors: ErrorModel, lapse: Any, cloc
         total = sum(float(piece.sets.weight @ _scores(piece, logs, errors, lapse)) for piece in pieces)
         return 0.5 * float(logs @ logs) - total if np.max(np.abs(logs)) <= _WIDEST else np.inf
 
+    if not np.isfinite(loss(np.zeros(2))):
+        return None
     first = np.array([[0.0, 0.0], [_FIRST_MOVE, 0.0], [0.0, -_FIRST_MOVE]])
     options: Any = {"maxfev": _LOOKS, "initial_simplex": first, "xatol": _NEAR, "fatol": 0.1}
     found = minimize(loss, first[0], method="Nelder-Mead", options=options)
-    return Sharpness(*np.exp(found.x).tolist()) if np.isfinite(found.fun) else Sharpness()
+    return Sharpness(*np.exp(found.x).tolist()) if np.isfinite(found.fun) else None
 
 
 def predictive_scores(held: Sequence[Held], sharpness: Sharpness, errors: ErrorModel, lapse: Any) -> np.ndarray:
