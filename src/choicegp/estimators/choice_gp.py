@@ -262,7 +262,7 @@ class ChoiceGP(MarketNumbers):
         >>> from choicegp import ChoiceData, ChoiceGP
         >>> pairs = [[0, 1], [1, 2], [0, 2]]
         >>> data = ChoiceData.from_sets([[0.0], [1.0], [2.0]], pairs * 2, [[1], [2], [2]] * 2, respondents=[*"aaabbb"])
-        >>> model = ChoiceGP(1, respondents="hierarchical", n_restarts=1, max_iter=30).fit(data)
+        >>> model = ChoiceGP(1, respondents="hierarchical", intervals="none", n_restarts=1, max_iter=30).fit(data)
         >>> model.adapt(ChoiceData.from_sets([[0.0], [1.0]], [[0, 1]], [[0]], respondents=["c"])).respondents_
         ('a', 'b', 'c')
         """
