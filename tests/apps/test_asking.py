@@ -114,7 +114,7 @@ def test_objects_are_named_by_a_column(tmp_path):
         (("--object-id", "thing"), "pens.csv has no column 'thing'; its columns are alt_id, price, colour"),
         (("--features", "weight"), "pens.csv has no column 'weight'"),
         (("--set-size", "1"), "--set-size"),
-        (("--design", "clever"), "design must be 'random' or"),
+        (("--design", "clever"), "design must be 'random', 'space-filling'"),
         (("--participant", " "), "a name must be a text"),
     ],
 )

@@ -102,7 +102,7 @@ def asked_as_learned(fitted: Any, data: "ChoiceData") -> "ChoiceData":
 
 
 def note_as_learned(question: str) -> None:
-    """Say that the question is that of the model's own data."""
+    """Say that the question of the model's own data is asked."""
     warnings.warn(_AS_LEARNED[question], ReadingNote, stacklevel=3)
 
 

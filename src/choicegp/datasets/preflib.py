@@ -107,7 +107,8 @@ def load_preflib(
         data = ChoiceData.from_sets(table, shown, kept, by="id", weights=weights, empty="none")
     if skipped:
         warnings.warn(
-            ReadingWarning(f"{counted(len(skipped), 'defect')} of {path}: ballots were left out; see data.skipped"),
+            f"{counted(len(skipped), 'defect')} of {path}: ballots were left out; see data.skipped",
+            ReadingWarning,
             stacklevel=2,
         )
     return replace(data, skipped=tuple(skipped))

@@ -174,7 +174,7 @@ class Worker:
 
 
 def _shapes(most: int) -> list[int]:
-    """Return the numbers of objects for which fits have programs of their own, up to those of a person's answers.
+    """Return the numbers of objects for which fits have programs of their own, up to ``most``.
 
     Examples
     --------
