@@ -137,7 +137,7 @@ def _attempt_at(name: str) -> Callable[[bytes], None]:
     return attempt_or_keep
 
 
-def by_hypothesis(names: list[str], seconds: float, n_examples: int) -> int:
+def by_hypothesis(names: list[str], seconds: float, n_examples: int, first: int = 0) -> int:
     """Run all targets in turn until the time is up."""
     from hypothesis import HealthCheck, given, seed, settings
     from hypothesis import strategies as st
@@ -166,9 +166,9 @@ def by_hypothesis(names: list[str], seconds: float, n_examples: int) -> int:
             content, _, _, is_text = TARGETS[name]
             try:
                 # Another seed in every round, so that a run can be repeated.
-                seed(n_rounds)(quiet(given(damaged(content, is_text))(_attempt_at(name))))()
+                seed(first + n_rounds)(quiet(given(damaged(content, is_text))(_attempt_at(name))))()
             except Exception as error:
-                print(f"{name}: found in round {n_rounds}; the input is in found-{TARGETS[name][1]}")
+                print(f"{name}: found with seed {first + n_rounds}; the input is in found-{TARGETS[name][1]}")
                 print(
                     "".join(traceback.format_tb(error.__traceback__)[-3:]) + f"{type(error).__name__}: {error}"[:1000]
                 )
@@ -206,13 +206,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--target", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     parser.add_argument("--engine", choices=("hypothesis", "atheris"), default="hypothesis")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the first round of hypothesis; the next have the next ones"
+    )
     parser.add_argument("--examples", type=int, default=100, help="examples of each target in a round")
     options = parser.parse_args()
     if options.engine == "atheris":
         if len(options.target) != 1:
             parser.error("atheris takes one --target")
         return by_atheris(options.target, options.seconds)
-    return by_hypothesis(options.target, options.seconds, options.examples)
+    return by_hypothesis(options.target, options.seconds, options.examples, options.seed)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ from choicegp import datasets
 from choicegp.elicitation.store import Store
 
 EVERY = 5.0  # seconds between two looks at memory and files
+SAID = 60  # looks between two lines of output
+PATIENCE = 600.0  # seconds for a reply: the machine may have other work
 GROWTH = 0.1
 NOTE = 300 / 2**20  # MiB that may be left of a person who was deleted
 
@@ -83,7 +85,7 @@ class Soak:
                 await asyncio.sleep(0.1)
                 continue
             async with httpx.AsyncClient(
-                headers=headers, timeout=60, follow_redirects=True, transport=transport
+                headers=headers, timeout=PATIENCE, follow_redirects=True, transport=transport
             ) as client:
                 await self.person(client, rng)
             transport = httpx.AsyncHTTPTransport(local_address=f"127.0.0.{number + 2}")
@@ -118,7 +120,9 @@ class Soak:
 
     async def owner(self, store: Store) -> None:
         """Delete the oldest people, as their study's owner."""
-        async with httpx.AsyncClient(headers={"Origin": self.server.url}, timeout=60, follow_redirects=True) as client:
+        async with httpx.AsyncClient(
+            headers={"Origin": self.server.url}, timeout=PATIENCE, follow_redirects=True
+        ) as client:
             (await client.get(self.server.owner)).raise_for_status()
             while time.monotonic() < self.end:
                 await asyncio.sleep(0.2)
@@ -141,6 +145,13 @@ class Soak:
                     len(files), sum(file.st_size for file in files) / 2**20, len(self.deleted),
                 )
             )  # fmt: skip
+            if len(self.looks) % SAID == 0:
+                now = self.looks[-1]
+                print(
+                    f"{self.n_answered} answers, {self.n_joined} people; page {now.memory:.0f} MiB, workers "
+                    f"{now.workers:.0f} MiB, {now.handles} open files, {now.size:.1f} MiB in {now.files} files",
+                    flush=True,
+                )
 
     async def run(self, store: Store) -> None:
         """Let everyone in until the time is up."""
@@ -185,7 +196,7 @@ def main() -> None:
         with Store.open(folder / "study.sqlite") as store:
             asyncio.run(soak.run(store))
         server.process.send_signal(signal.SIGINT)
-        code = server.process.wait(60)
+        code = server.process.wait(PATIENCE)
         with Store.open(folder / "study.sqlite") as store:
             stored = {
                 answer.question.key: {answer.question.ids.index(label) for label in answer.chosen}

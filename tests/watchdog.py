@@ -119,7 +119,8 @@ def answers(name: str, setting: str, cache: str, seconds: float = SECONDS) -> np
     kernel = variables.get("OPENBLAS_CORETYPE")
     folder = cache if cache == "off" or kernel is None else os.path.join(cache, kernel)
     environment = {key: value for key, value in (os.environ | variables | {"CHOICEGP_CACHE": folder}).items() if value}
-    own = sorted(os.sched_getaffinity(0) if cores == 1 else range(os.cpu_count() or 1))[:cores]
+    allowed = os.sched_getaffinity(0)
+    own = sorted(allowed if len(allowed) >= cores else range(os.cpu_count() or 1))[:cores]
 
     # The child pins itself before anything is imported: a function to be called after a fork would fork JAX's threads.
     pinned = f"import os\nos.sched_setaffinity(0, {own})\n"

@@ -50,10 +50,12 @@ def serve(request: ServeRequest) -> None:
     from choicegp.apps.server.app import create_app
     from choicegp.apps.server.cards import Cards, learned_from
     from choicegp.apps.server.crew import Crew
+    from choicegp.apps.server.heap import share_one_heap
     from choicegp.apps.server.study_file import read_study
     from choicegp.apps.server.thinking import Thinking, setup_for
     from choicegp.elicitation.queue import Queue
 
+    share_one_heap()
     _check_address(request)
     _check_place(request.db)
     study = read_study(request.study, sets=request.sets, set_size=request.set_size)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from choicegp.apps.server.heap import share_one_heap
 from choicegp.apps.server.results import Prepared, packed, packed_result, prepared_of, setup_of
 from choicegp.apps.server.standing import standing
 from choicegp.elicitation.events import Event
@@ -190,6 +191,7 @@ def _shapes(most: int) -> list[int]:
 def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
     """Work until the process that started this one is gone, or until there was nothing to do for ``idle`` seconds."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    share_one_heap()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with Store.open(place) as store:
         worker, last = Worker(store, name, kinds), time.monotonic()
