@@ -58,15 +58,19 @@ class Soak:
         self.present: deque[str] = deque()  # tokens of the people who have left and are not deleted
         self.answers: dict[str, dict[str, tuple[int, ...]]] = {}  # by token and key
         self.deleted: list[str] = []
-        self.n_joined = self.n_answered = self.n_undone = self.n_skipped = self.n_busy = 0
+        self.n_joined = self.n_answered = self.n_undone = self.n_skipped = self.n_busy = self.n_again = 0
         self.seconds: list[float] = []
         self.looks: list[Look] = []
 
     async def send(self, client: httpx.AsyncClient, url: str, data: dict) -> httpx.Response:
-        """Post, and wait a little where the page asks for patience."""
+        """Post, wait a little where the page asks for patience, and send once more where a connection was closed."""
         while True:
             begun = time.perf_counter()
-            reply = await client.post(url, data=data)
+            try:
+                reply = await client.post(url, data=data)
+            except httpx.TransportError:  # an idle connection, just when it was to be used: a browser does the same
+                self.n_again += 1
+                continue
             if reply.status_code != 429:
                 assert reply.status_code < 400, f"{reply.status_code} {url}"
                 self.seconds.append(time.perf_counter() - begun)
@@ -193,10 +197,13 @@ def main() -> None:
         datasets.laptops().reset_index().to_csv(objects, index=False)
         server = Server(folder, given.answers, given.workers, objects)
         soak = Soak(server, folder, given)
-        with Store.open(folder / "study.sqlite") as store:
-            asyncio.run(soak.run(store))
-        server.process.send_signal(signal.SIGINT)
-        code = server.process.wait(PATIENCE)
+        try:
+            with Store.open(folder / "study.sqlite") as store:
+                asyncio.run(soak.run(store))
+            server.process.send_signal(signal.SIGINT)
+            code = server.process.wait(PATIENCE)
+        finally:
+            server.process.kill()
         with Store.open(folder / "study.sqlite") as store:
             stored = {
                 answer.question.key: {answer.question.ids.index(label) for label in answer.chosen}
@@ -210,7 +217,8 @@ def main() -> None:
     p50, p95, worst = np.percentile(soak.seconds, [50, 95, 100])
     print(
         f"{soak.n_joined} people, {len(deleted)} of them deleted, {soak.n_answered} answers, {soak.n_undone} taken "
-        f"back, {soak.n_skipped} questions skipped in {given.minutes:g} minutes; {soak.n_busy} requests asked to wait"
+        f"back, {soak.n_skipped} questions skipped in {given.minutes:g} minutes; {soak.n_busy} requests asked to wait, "
+        f"{soak.n_again} sent again"
     )
     print(f"a request: median {p50:.3f} s, 95th percentile {p95:.3f} s, worst {worst:.3f} s")
     print(f"acknowledged and lost or changed: {len(lost)}; stored and never acknowledged: {len(stored) - len(left)}")
