@@ -1,5 +1,7 @@
 """Databases of earlier and later versions."""
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,9 @@ import sqlalchemy as sa
 
 from choicegp import Store, StoreError
 from choicegp.elicitation import database, schema
+from choicegp.elicitation.queue import Queue
 
+KEPT = Path(__file__).parent / "data"
 VERSIONS = Path(schema.__file__).parent / "migrations" / "versions"
 NEXT = '''"""Version 3 of a program to come: participants have a language, and names may be longer."""
 
@@ -59,9 +63,36 @@ def has_all_of_version_1(place: str) -> None:
         assert len(store.data()) == 2
 
 
-def test_a_database_of_version_1_is_read(place):
-    at_version(place, "0001").close()
+@pytest.mark.parametrize("version", ["0001", "0002"])
+def test_a_database_of_an_earlier_version_is_read(place, version):
+    at_version(place, version).close()
     has_all_of_version_1(place)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_study_that_an_earlier_program_wrote_is_read(version, tmp_path):
+    """Read what the programs of these versions left in SQLite; the files hold the output of sqlite3's ``iterdump``."""
+    place = tmp_path / "study.sqlite"
+    with contextlib.closing(sqlite3.connect(place)) as connection:
+        connection.executescript((KEPT / f"study-v{version}.sql").read_text())
+    with Store.open(place) as store:
+        assert [(one.question.ids, one.chosen) for one in store.answers()] == [
+            (("pen", "ink"), ("pen",)), (("cap", "pen"), ("cap",)),
+        ]  # fmt: skip
+        assert [(one.name, one.state) for one in store.participants()] == [("Anna", "active"), (None, "active")]
+        assert store.participant("Anna").panel == {"pid": "7"}
+        assert store.objects.loc["ink"].tolist() == [2.5, "blue"]
+        assert store.settings["sets"] == 3
+        assert [event.kind for event in store.events()].count("deleted") == 1
+        again = store.open_question("Anna")
+        assert (again.ids, again.design) == (("ink", "cap"), "random"), "an answer that was taken back is asked again"
+        store.answer(again.key, ["cap"])
+        assert len(store.data()) == 3
+        queue = Queue(store)
+        queue.want("next", 1, 20)
+        job = queue.claim("a worker")
+        assert (job.kind, job.participant) == (("next", 1) if version == 1 else ("explain", 2))
+        assert version == 1 or queue.result("next", 1).content == b"found"
 
 
 @pytest.fixture
