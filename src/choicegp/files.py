@@ -18,15 +18,33 @@ def check_place(path: str | os.PathLike[str]) -> None:
     try:
         if file.is_dir():
             raise ChoiceGPError(f"{file} is a folder; name a file in it")
-        if not file.parent.is_dir():
-            raise ChoiceGPError(f"cannot write {file}: there is no folder {file.parent}")
+        # Whoever may write in /dev would otherwise put a file in place of the device itself.
+        if _exists(file) and not file.is_file():
+            raise ChoiceGPError(f"{file} is a device, a pipe or a socket; name a file")
+        folder = _target(file).parent
+        if not folder.is_dir():
+            raise ChoiceGPError(f"cannot write {file}: there is no folder {folder}")
         # Also a read-only file system, which root cannot write either.
-        if not os.access(file.parent, os.W_OK):
-            raise ChoiceGPError(f"cannot write {file}: the folder {file.parent} does not allow it; name another one")
-        if len(file.name.encode()) > _LONGEST_NAME:
+        if not os.access(folder, os.W_OK):
+            raise ChoiceGPError(f"cannot write {file}: the folder {folder} does not allow it; name another one")
+        if len(os.fsencode(file.name)) > _LONGEST_NAME:
             raise ChoiceGPError(f"cannot write {file}: the name has more than {_LONGEST_NAME} bytes")
     except OSError as error:
         raise ChoiceGPError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _exists(file: Path) -> bool:
+    """Whether anything is there; links in a circle are an error here, and nothing to `Path.exists`."""
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    return True
+
+
+def _target(file: Path) -> Path:
+    """Return where a file is written: a link stays, and what it leads to is replaced."""
+    return Path(os.path.realpath(file)) if file.is_symlink() else file
 
 
 def made_folder(path: str | os.PathLike[str]) -> Path:
@@ -44,14 +62,15 @@ def replaced_when_complete(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a draft beside ``path``, a binary file that takes its name (and place) in one step when all is written."""
     file = Path(path)
     check_place(file)
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    target = _target(file)
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         try:
             with draft.open("xb") as handle:
                 yield handle
                 handle.flush()
                 os.fsync(handle.fileno())
-            os.replace(draft, file)
+            os.replace(draft, target)
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:

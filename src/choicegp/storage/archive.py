@@ -77,7 +77,10 @@ def read_archive(
 def kind_of(path: "str | os.PathLike[str]") -> str:
     """Return the format that an archive names, or nothing: what is wrong with it is said when it is loaded."""
     try:
-        with np.load(_checked_path(path), allow_pickle=False) as archive:
+        source = _checked_path(path)
+        if not source.is_file():
+            return ""  # a pipe would be waited for
+        with np.load(source, allow_pickle=False) as archive:
             return str(json.loads(str(archive["about"]))["format"])
     except Exception:
         return ""
