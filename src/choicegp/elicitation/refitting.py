@@ -86,6 +86,7 @@ class Refitter:
         self._models: dict[Hashable, Current] = {}
         self._wanted: dict[Hashable, Callable[[], Answered | None]] = {}
         self._failed: Exception | None = None
+        self._is_abandoned = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -102,10 +103,18 @@ class Refitter:
     def request(self, who: Hashable, read: Callable[[], Answered | None]) -> None:
         """Ask for a new model; ``read`` returns what to fit, or None where that is too little."""
         with self._lock:
+            if self._is_abandoned:
+                return
             self._wanted[who] = read
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="choicegp-refit")
                 self._thread.start()
+
+    def abandon(self) -> None:
+        """Fit nothing more; a fit that runs is not waited for, and its model is never used."""
+        with self._lock:
+            self._wanted.clear()
+            self._is_abandoned = True
 
     def wait(self) -> None:
         """Wait until nothing is left to fit; raise the error of a fit that failed."""
