@@ -63,7 +63,6 @@ IN_LARGE = 1000  # objects
 CHECKED = range(8, 61, 4)
 FEW_CHECKED = (20, 40, 60)
 STAGE = 20
-intervals._SECONDS, intervals._SECONDS_IN_ALL = 1.0, 1.5
 GROWN = 1.25  # by which the answers have grown when a fit starts from scratch, as in a session
 QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
 
@@ -131,6 +130,7 @@ class Learner:
             self.last = self.fresh()._keep(best.fitted_._replace(posterior=wide))
             asking = self.last
             if self.posterior != "plain":
+                intervals._SECONDS, intervals._SECONDS_IN_ALL = 1.0, 1.5
                 intervals.MOST_SAMPLED = 0 if self.posterior == "mixed" else 1500
                 options = FitOptions.validated(best.get_params(deep=False) | {"intervals": "auto"})
                 with computing():
@@ -390,11 +390,43 @@ def seconds(args: argparse.Namespace) -> None:
                       flush=True)  # fmt: skip
 
 
+def refits(args: argparse.Namespace) -> None:
+    """Print what refits took in a session: the clock's seconds and those of all processors."""
+    from choicegp.elicitation.refitting import Refitter
+
+    taken, fit = [], Refitter._fitted
+
+    def timed(self, answered, last):
+        begun, before = time.perf_counter(), time.process_time()
+        current = fit(self, answered, last)
+        scratch = last is None or current.n_cold != last.n_cold
+        taken.append((len(answered.data), len(np.unique(answered.data.flat_shown)), scratch,
+                      time.perf_counter() - begun, time.process_time() - before))  # fmt: skip
+        return current
+
+    Refitter._fitted = timed
+    for d in args.utilities:
+        for how in args.designs:
+            taken.clear()
+            person = Person("ideal", d, args.first, 0.0, 200)
+            with ChoiceSession(person.table, design=how, model=ChoiceGP(d, **QUICK)) as session:
+                for number in range(60):
+                    question = session.ask()
+                    session.tell(question, person.answer(np.array(question.shown), number).tolist())
+                    session.refresh()
+            table = pd.DataFrame(taken, columns=["answers", "objects", "from scratch", "seconds", "of processors"])
+            print(f"d = {d}, {how}: the first {table['seconds'][0]:.1f} s; then")
+            for scratch, own in table[1:].groupby("from scratch"):
+                print(f"  {'also from scratch' if scratch else 'warm'}: {len(own)}, median {own['seconds'].median():.2f} s, "
+                      f"largest {own['seconds'].max():.2f} s")  # fmt: skip
+            print(table.sort_values("seconds").tail(6).round(2).to_string(index=False), flush=True)
+
+
 def main() -> None:
     """Run one part."""
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("people", "summary", "best", "value", "seconds"))
+    parser.add_argument("part", choices=("people", "summary", "best", "value", "seconds", "refits"))
     parser.add_argument("file", nargs="?", help="of people, for the summary")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="first seed")
@@ -410,7 +442,7 @@ def main() -> None:
     if args.part == "summary":
         summary(args.file)
     else:
-        {"people": people, "best": best, "value": value, "seconds": seconds}[args.part](args)
+        {"people": people, "best": best, "value": value, "seconds": seconds, "refits": refits}[args.part](args)
 
 
 if __name__ == "__main__":
