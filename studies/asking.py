@@ -34,6 +34,7 @@ next question without a limit, the smallest and the median of 9 after a first on
 """
 
 import argparse
+import json
 import time
 import warnings
 from pathlib import Path
@@ -42,12 +43,26 @@ import numpy as np
 import pandas as pd
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceSession, datasets, next_set, next_sets
+from choicegp.compute.devices import computing
+from choicegp.compute.progress import Clock
+from choicegp.data.packing import padded_generously
+from choicegp.elicitation.design import _best_of, _targets, drawn_at, searched
+from choicegp.elicitation.growing import search
+from choicegp.elicitation.information import about_targets, expected, expected_answers
+from choicegp.elicitation.pool import pool_of
+from choicegp.elicitation.refitting import padded
+from choicegp.elicitation.request import checked
+from choicegp.fitting.fit import add_intervals
+from choicegp.fitting.options import FitOptions
+from choicegp.inference import intervals
 
 N_OBJECTS, N_FEATURES, SIZE = 100, 3, 4
 SHAPES = ("linear", "ideal", "saturating", "smooth")
 FIRST, MOST, OF_RANDOM = 6, 48, 60  # sets: space-filling ones, of a design, of random ones
 IN_LARGE = 1000  # objects
 CHECKED = range(8, 61, 4)
+FEW_CHECKED = (20, 40, 60)
+STAGE = 20
 GROWN = 1.25  # by which the answers have grown when a fit starts from scratch, as in a session
 QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
 
@@ -72,7 +87,6 @@ class Person:
         self.U = 5.0 * (U - U.mean(axis=0)) / U.std(axis=0)
         self.d, self.seed, self.slips = d, seed, slips
         self.test = ChoiceData.from_utilities(self.table, self.U, draw(rng, 500))
-        self.everything = np.arange(N_OBJECTS).reshape(-1, SIZE)
 
     def answer(self, rows: np.ndarray, number: int) -> np.ndarray:
         """Return the rows that are kept; the answer to a question of this number has its own chance."""
@@ -84,11 +98,8 @@ class Person:
         return datasets.noisy_choices(self.table, self.U, [rows], seed).chosen[0]
 
     def data(self, shown: list[np.ndarray], chosen: list[np.ndarray]) -> ChoiceData:
-        """Return the answers, and the sets that give all fits one shape."""
-        n = len(self.everything)
-        weights = np.r_[np.ones(len(shown)), np.full(n, 1e-9)]
-        return ChoiceData.from_sets(self.table, [*shown, *self.everything], [*chosen, *self.everything[:, :1]],
-                                    weights=weights)  # fmt: skip
+        """Return the answers."""
+        return ChoiceData.from_sets(self.table, shown, chosen)
 
 
 def draw(rng: np.random.Generator, n: int) -> list[np.ndarray]:
@@ -96,40 +107,119 @@ def draw(rng: np.random.Generator, n: int) -> list[np.ndarray]:
     return [rng.choice(N_OBJECTS, SIZE, replace=False) for _ in range(n)]
 
 
-def asked(person: Person, how: str, last: int) -> tuple[dict[int, float], list[np.ndarray], list[np.ndarray]]:
-    """Ask a person, and return the accuracy after some numbers of sets, what was shown and what was kept."""
+class Learner:
+    """Fits as a session does: from the last model, and from scratch whenever the answers are a quarter more."""
+
+    def __init__(self, person: Person, posterior: str) -> None:
+        self.posterior = posterior
+        options = QUICK | ({"lapse": person.slips} if person.slips else {})
+        self.person, self.n_cold, self.last = person, 0, None
+        self.fresh = lambda: ChoiceGP(person.d, **options)
+
+    def learned(self, shown: list[np.ndarray], chosen: list[np.ndarray]) -> ChoiceGP:
+        """Return the model after these answers, padded, so that few programs are compiled."""
+        data = self.person.data(shown, chosen)
+        few = len(np.unique(data.flat_shown)) <= 64
+        with padded_generously() if few else padded_generously(N_OBJECTS, 4):
+            fits = [] if self.last is None else [self.fresh().fit(data, init=self.last)]
+            if len(data) >= GROWN * self.n_cold:
+                fits.append(self.fresh().fit(data))
+                self.n_cold = len(data)
+            best = max(fits, key=lambda one: one.elbo_)
+            wide = padded(best.posterior_)
+            self.last = self.fresh()._keep(best.fitted_._replace(posterior=wide))
+            asking = self.last
+            if self.posterior != "plain":
+                intervals._SECONDS, intervals._SECONDS_IN_ALL = 1.0, 1.5
+                intervals.MOST_SAMPLED = 0 if self.posterior == "mixed" else 1500
+                options = FitOptions.validated(best.get_params(deep=False) | {"intervals": "auto"})
+                with computing():
+                    whole = add_intervals(best.fitted_, options, Clock(None))
+                asking = self.fresh()._keep(whole._replace(posterior=padded(whole.posterior)))
+        return asking
+
+
+def asked(person: Person, how: str, last: int) -> dict[str, float]:
+    """Ask a person, and return the accuracy after some numbers of sets, and what the questions were expected to say."""
     rng = np.random.default_rng([person.seed, 23])
     shown = [np.array(one.shown) for one in next_sets(None, person.table, FIRST, SIZE, random_state=person.seed)]
     chosen = [person.answer(rows, number) for number, rows in enumerate(shown)]
-    model, scores, n_cold = None, {}, 0
-    options = QUICK | {"lapse": person.slips} if person.slips else QUICK
+    parts = how.split()
+    posterior, how = (parts[0], parts[1]) if parts[0] in ("mixed", "sampled") else ("plain", how)
+    learner, found = Learner(person, posterior), {}
     while True:
         n = len(shown)
-        if how != "random" or n in CHECKED:
-            data = person.data(shown, chosen)
-            fits = [] if model is None else [ChoiceGP(person.d, **options).fit(data, init=model)]
-            if n >= GROWN * n_cold:
-                fits.append(ChoiceGP(person.d, **options).fit(data))
-                n_cold = n
-            model = max(fits, key=lambda one: one.elbo_)
-        if n in CHECKED:
-            scores[n] = model.score(person.test)
+        is_checked = n in (FEW_CHECKED if how == "random" else CHECKED)
+        if how != "random" or is_checked:
+            model = learner.learned(shown, chosen)
+        if is_checked:
+            found[str(n)] = learner.last.score(person.test)
+            if posterior != "plain":
+                found[f"own {n}"] = model.score(person.test)
+            found[f"objects {n}"] = len(np.unique(shown))
         if n >= last:
-            return scores, shown, chosen
+            return found
         if how == "random":
-            new = draw(rng, 1)
+            new = draw(rng, 1)[0]
         else:
-            avoid = {frozenset(rows.tolist()) for rows in shown}
-            found = next_sets(model, person.table, 1, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
-            new = [np.array(one.shown) for one in found]
-        chosen += [person.answer(rows, n + number) for number, rows in enumerate(new)]
-        shown += new
+            new, said = chosen_set(model, person, how, shown)
+            if how == "information" and n in (8, 12, 16, 24, 32):
+                found |= {f"said {n}": said, f"random said {n}": said_by_random(model, person)}
+        chosen.append(person.answer(new, n))
+        shown.append(new)
+
+
+def chosen_set(model: ChoiceGP, person: Person, how: str, shown: list[np.ndarray]) -> tuple[np.ndarray, float]:
+    """Return the next set of a design, and its value."""
+    n = len(shown)
+    avoid = {frozenset(rows.tolist()) for rows in shown}
+    how = {"staged": "predictive" if n < STAGE else "information", "fine staged": "fine" if n < STAGE else "information",
+           }.get(how, how)
+    if how in ("information", "predictive"):
+        found = next_set(model, person.table, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
+        return np.array(found.shown), found.value
+    request = checked(model, person.table, SIZE, "information", avoid=avoid, respondent=None, targets=None, seconds=30.0,
+                      lapse=0.02, random_state=n)
+    with computing():
+        pool = pool_of(model.fitted_, person.table, request.rng)
+        drawn = drawn_at(model.fitted_, pool.objects, request, 512)
+        few = drawn._replace(utilities=np.ascontiguousarray(drawn.utilities[:, :, :256]), weights=drawn.weights[:, :256] * 2)
+        if how == "growing":
+            some = np.sort(request.rng.permutation(len(pool.rows))[: max(24, 4 * n)])
+            rows = {int(row): i for i, row in enumerate(pool.rows[some])}
+            banned = {frozenset(rows[r] for r in one) for one in avoid if one <= rows.keys()}
+            starts = np.array([request.rng.choice(len(some), SIZE, replace=False) for _ in range(128)])
+            tried = search(lambda sets: expected(few, some[sets]).information, len(some), SIZE, banned=banned, starts=starts)
+            tried = tried._replace(sets=some[tried.sets])
+            best, value = _best_of(request, pool, tried, few)
+            return pool.rows[best], value
+        said = searched(request, pool, lambda sets: expected(few, sets).information)
+        parts = [said.sets[: 48 if how == "fine" else 96]]
+        if how == "fine":
+            targets = _targets(request, pool, drawn, None)
+            parts.append(searched(request, pool, lambda sets: about_targets(drawn, sets, targets)).sets[:48])
+        else:
+            parts.append(np.sort([request.rng.choice(len(pool.rows), SIZE, replace=False) for _ in range(32)], axis=1))
+        tried = np.unique(np.concatenate(parts), axis=0)
+        many = drawn_at(model.fitted_, pool.objects, request, 4096)
+        values = about_targets(many, tried, _targets(request, pool, many, None))
+        for i in np.argsort(-values):
+            if frozenset(pool.rows[tried[i]].tolist()) not in avoid:
+                return pool.rows[tried[i]], float(values[i])
+    raise AssertionError
+
+
+def said_by_random(model: ChoiceGP, person: Person) -> float:
+    """Return what random sets are expected to say, on average."""
+    sets = np.array(draw(np.random.default_rng(3), 64))
+    with computing():
+        return float(expected_answers(model.fitted_, model.fitted_.objects(person.table), sets, 0.02).information.mean())
 
 
 def people(args: argparse.Namespace) -> None:
     """Ask all people by all designs, and append the accuracies to a file, which may hold some of them already."""
     path, keys = Path(args.output), ["shape", "d", "seed", "slips", "how"]
-    done = set(pd.read_csv(path)[keys].itertuples(index=False, name=None)) if path.exists() else set()
+    done = {tuple(json.loads(line)[key] for key in keys) for line in path.read_text().splitlines()} if path.exists() else set()
     for seed in range(args.first, args.first + args.seeds):
         for d in args.utilities:
             for shape in args.shapes:
@@ -137,12 +227,14 @@ def people(args: argparse.Namespace) -> None:
                     row = {"shape": shape, "d": d, "seed": seed, "slips": args.slips, "how": how}
                     if tuple(row.values()) in done:
                         continue
-                    begun = time.monotonic()
-                    scores, *_ = asked(Person(shape, d, seed, args.slips), how, OF_RANDOM if how == "random" else MOST)
-                    frame = pd.DataFrame([row | {str(n): scores.get(n, np.nan) for n in CHECKED}])
-                    frame.to_csv(path, mode="a", header=not path.exists(), index=False)
-                    print(*row.values(), *(f"{scores[n]:.3f}" for n in (12, 24, 36, 48)),
-                          f"{time.monotonic() - begun:.0f} s", flush=True)  # fmt: skip
+                    begun = time.process_time()
+                    last = OF_RANDOM if how == "random" else args.most
+                    scores = asked(Person(shape, d, seed, args.slips), how, last)
+                    taken = time.process_time() - begun
+                    with path.open("a") as file:
+                        file.write(json.dumps(row | scores | {"seconds": taken}) + "\n")
+                    print(*row.values(), *(f"{n}: {scores[n]:.3f}" for n in ("12", "24", "36", "40", "60") if n in scores),
+                          f"{taken:.0f} s", flush=True)  # fmt: skip
 
 
 def needed(accuracy: np.ndarray, goal: float) -> float:
@@ -237,8 +329,7 @@ def volumes(person: Person, how: str) -> dict[str, float]:
 
 def value(args: argparse.Namespace) -> None:
     """Print the error of the value, and rank correlations with MCMC."""
-    from choicegp.compute.devices import computing
-    from choicegp.elicitation.information import Drawn, expected, expected_answers
+    from choicegp.elicitation.information import Drawn
 
     def information(model: ChoiceGP, sets: np.ndarray) -> np.ndarray:
         with computing():
@@ -299,11 +390,43 @@ def seconds(args: argparse.Namespace) -> None:
                       flush=True)  # fmt: skip
 
 
+def refits(args: argparse.Namespace) -> None:
+    """Print what refits took in a session: the clock's seconds and those of all processors."""
+    from choicegp.elicitation.refitting import Refitter
+
+    taken, fit = [], Refitter._fitted
+
+    def timed(self, answered, last):
+        begun, before = time.perf_counter(), time.process_time()
+        current = fit(self, answered, last)
+        scratch = last is None or current.n_cold != last.n_cold
+        taken.append((len(answered.data), len(np.unique(answered.data.flat_shown)), scratch,
+                      time.perf_counter() - begun, time.process_time() - before))  # fmt: skip
+        return current
+
+    Refitter._fitted = timed
+    for d in args.utilities:
+        for how in args.designs:
+            taken.clear()
+            person = Person("ideal", d, args.first, 0.0, 200)
+            with ChoiceSession(person.table, design=how, model=ChoiceGP(d, **QUICK)) as session:
+                for number in range(60):
+                    question = session.ask()
+                    session.tell(question, person.answer(np.array(question.shown), number).tolist())
+                    session.refresh()
+            table = pd.DataFrame(taken, columns=["answers", "objects", "from scratch", "seconds", "of processors"])
+            print(f"d = {d}, {how}: the first {table['seconds'][0]:.1f} s; then")
+            for scratch, own in table[1:].groupby("from scratch"):
+                print(f"  {'also from scratch' if scratch else 'warm'}: {len(own)}, median {own['seconds'].median():.2f} s, "
+                      f"largest {own['seconds'].max():.2f} s")  # fmt: skip
+            print(table.sort_values("seconds").tail(6).round(2).to_string(index=False), flush=True)
+
+
 def main() -> None:
     """Run one part."""
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("people", "summary", "best", "value", "seconds"))
+    parser.add_argument("part", choices=("people", "summary", "best", "value", "seconds", "refits"))
     parser.add_argument("file", nargs="?", help="of people, for the summary")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="first seed")
@@ -313,12 +436,13 @@ def main() -> None:
     parser.add_argument("--utilities", nargs="*", type=int, default=(2, 3), help="numbers of utilities")
     parser.add_argument("--models", nargs="*", default=["quick", "default"], choices=("quick", "default"))
     parser.add_argument("--draws", type=int, default=1000, help="of each chain of MCMC")
+    parser.add_argument("--most", type=int, default=MOST, help="sets of a design")
     parser.add_argument("-o", "--output", default="people.csv")
     args = parser.parse_args()
     if args.part == "summary":
         summary(args.file)
     else:
-        {"people": people, "best": best, "value": value, "seconds": seconds}[args.part](args)
+        {"people": people, "best": best, "value": value, "seconds": seconds, "refits": refits}[args.part](args)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 import io
 import json
+import os
+import threading
 
 import pandas as pd
 import pytest
 
 from choicegp import ChoiceData, ChoiceSession, Store
 from choicegp.apps import asking
+from choicegp.elicitation import refitting
 from choicegp.reporting import summaries
 
 PENS = "alt_id,price,colour\n007,3,red\nink,5,blue\ncap,4,red\nnib,9,blue\npad,6,red\ntip,7,red\n"
@@ -188,3 +191,31 @@ def test_what_cannot_be_exported(typed, run, arguments, problem):
     code, _, err = run("answers", *arguments)
     assert code == 2
     assert problem in err
+
+
+@pytest.mark.parametrize("lines", ["1\n1\n1\n1\n", "1\n1\n1\n1\nstop\n"], ids=["asked", "at the end"])
+def test_an_interrupt_waits_for_no_fit(typed, monkeypatch, lines):
+    """A fit is under way that never ends: Ctrl-C ends the command nevertheless, and no answer is lost."""
+    begun, ended, left = threading.Event(), threading.Event(), []
+
+    def endless(self, answered, last):
+        begun.set()
+        ended.wait(60)
+        raise ValueError("too late")
+
+    def interrupted(*_):
+        begun.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(refitting.Refitter, "_fitted", endless)
+    read = asking._read
+    rest = iter(lines.split())
+    monkeypatch.setattr(asking, "_read", lambda question: read(question) if next(rest, None) else interrupted())
+    monkeypatch.setattr(refitting.Refitter, "wait", interrupted)
+    monkeypatch.setattr(os, "_exit", left.append)
+    code, out, err = typed(lines)
+    ended.set()
+    assert left == [code] == [130]
+    assert "4 answers of me are in study.db." in out
+    assert err == "interrupted: every answer is kept, and the same command continues\n"
+    assert len(recorded()) == 4

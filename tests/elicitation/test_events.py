@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from choicegp.elicitation.events import Event, answers, last_response, open_questions
+from choicegp.elicitation.events import Event, Question, answers, last_response, open_questions
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,3 +46,11 @@ def test_a_record_is_plain_and_leaves_out_what_is_not_set():
     event = Event(3, AT, "answered", 1, "a", chosen=())
     expected = {"id": 3, "at": "2026-01-01T00:00:00+00:00", "kind": "answered", "participant": 1, "question": "a"}
     assert event.record() == expected | {"chosen": ()}
+
+
+def test_records_of_one_question_are_equal():
+    first = Question("k", 1, ("pen", "ink"), 1, AT)
+    again, other = first._replace(repeated=True, shown=(0, 1)), first._replace(key="l")
+    assert (first == again, first != again, first == other, first != other) == (True, False, False, True)
+    assert {first, again, other} == {first, other}
+    assert first != tuple(first)

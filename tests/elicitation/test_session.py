@@ -45,7 +45,7 @@ def fits(monkeypatch) -> list[FakeModel]:
     """Replace fits by fakes and return the list of them; what is asked does not look at a model."""
     made: list[FakeModel] = []
 
-    def fit(self: Refitter, data: Any, init: Any) -> tuple[FakeModel, FakeModel]:
+    def fit(self: Refitter, data: Any, init: Any, **options: Any) -> tuple[FakeModel, FakeModel]:
         made.append(FakeModel(data, init))
         return made[-1], made[-1]
 
@@ -246,7 +246,7 @@ def test_nobody_waits_for_a_fit(monkeypatch, fits):
     begun, go_on = threading.Event(), threading.Event()
     fit = Refitter._fit
 
-    def slow(self: Refitter, data: Any, init: Any) -> Any:
+    def slow(self: Refitter, data: Any, init: Any, **_: Any) -> Any:
         begun.set()
         assert go_on.wait(30)
         return fit(self, data, init)
@@ -268,7 +268,7 @@ def test_a_fit_that_fails_leaves_the_last_model(monkeypatch, fits):
     reply(session, 4)
     first = session.refresh().model
 
-    def failing(*_: Any) -> Any:
+    def failing(*_: Any, **__: Any) -> Any:
         raise ChoiceGPError("the fit failed")
 
     monkeypatch.setattr(Refitter, "_fit", failing)
@@ -300,7 +300,7 @@ def test_of_two_fits_the_one_with_the_higher_bound_is_kept(monkeypatch, fits):
     worse = lambda data=None, init=None: SimpleNamespace(**vars(FakeModel(data, init)) | {"elbo_": -3.0})  # noqa: E731
     fit = Refitter._fit
     monkeypatch.setattr(
-        Refitter, "_fit", lambda *given: fit(*given) if given[2] is not None else (worse(given[1]),) * 2
+        Refitter, "_fit", lambda *given, **_: fit(*given) if given[2] is not None else (worse(given[1]),) * 2
     )
     reply(session)
     assert session.refresh().model is fits[-1]
@@ -311,7 +311,7 @@ def test_of_two_fits_the_one_with_the_higher_bound_is_kept(monkeypatch, fits):
 def test_a_fit_that_was_cut_by_the_time_limit_continues_once(monkeypatch, fits):
     fit = Refitter._fit
 
-    def cut(self: Refitter, data: Any, init: Any) -> Any:
+    def cut(self: Refitter, data: Any, init: Any, **options: Any) -> Any:
         model, roomy = fit(self, data, init)
         model.out_of_time = True
         return model, roomy
@@ -322,6 +322,55 @@ def test_a_fit_that_was_cut_by_the_time_limit_continues_once(monkeypatch, fits):
     session.refresh()
     assert len(fits) == 2
     assert fits[1].init is fits[0]
+
+
+def test_both_fits_of_a_refit_have_one_time_limit(monkeypatch, fits):
+    limits, fit = [], Refitter._fit
+
+    def timed(self: Refitter, data: Any, init: Any, **options: Any) -> Any:
+        limits.append(options.get("max_seconds"))
+        return fit(self, data, init)
+
+    monkeypatch.setattr(Refitter, "_fit", timed)
+    session = ChoiceSession(TABLE, max_seconds=3.0)
+    reply(session, 4)
+    session.refresh()
+    reply(session)
+    session.refresh()
+    assert limits[:2] == [None, None]
+    assert 2.0 < limits[2] <= 3.0
+
+
+def test_the_next_size_is_prepared_while_there_is_nothing_to_fit(monkeypatch, fits):
+    """Of 80 objects 40 were shown: programs for more than 64 are compiled, which nobody waits for."""
+    table = pd.DataFrame({"price": np.linspace(0, 1, 80)})
+    monkeypatch.setattr(FakeModel, "_probabilities", lambda self, data: [np.full(4, 0.5)])
+    session = ChoiceSession(table)
+    monkeypatch.setattr(session._refitter, "_prepare", lambda model: None)
+    begun, goes_on = threading.Event(), threading.Event()
+    compiled, compile_ = [], Refitter._compile
+
+    def slow(self: Refitter, size: int, now: Current) -> None:
+        begun.set()
+        goes_on.wait(60)
+        compile_(self, size, now)
+        compiled.append(size)
+
+    monkeypatch.setattr(Refitter, "_compile", slow)
+    with monkeypatch.context() as still:
+        still.setattr(ChoiceSession, "_request", lambda self: None)
+        for shown in range(0, 40, 4):
+            session.tell(range(shown, shown + 4), [shown])
+    session.refresh()
+    assert begun.wait(60)
+    assert len(session.model.data) == 10, "nobody waits for what is prepared"
+    session.close()
+    thread = session._refitter._thread
+    goes_on.set()
+    thread.join(60)
+    assert compiled == [64]
+    assert [fit.init is None for fit in fits[-3:]] == [True, False, False]
+    assert all(64 < len(np.unique(fit.data.flat_shown)) <= 68 for fit in fits[-3:])
 
 
 def current(*course: tuple[int, float]) -> Current:

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from choicegp.apps.demo import show_table
 from choicegp.apps.options import output_option, split_names
-from choicegp.apps.terminal import say
+from choicegp.apps.terminal import say, waited_for
 from choicegp.errors import ChoiceGPError, ExtrapolationWarning, StoreError
 
 if TYPE_CHECKING:
@@ -67,14 +67,15 @@ def ask(
         if known := len(session.store.answers(session.participant)):
             say(f"Welcome back, {participant}: {_are(known, 'answer')} in {session.store.where}.\n")
         try:
-            _converse(session, sets)
+            try:
+                _converse(session, sets)
+            finally:
+                # Also after an error or Ctrl-C: every answer up to here is safe.
+                n_answers = len(session.store.answers(session.participant))
+                say(f"\n{_are(n_answers, 'answer', f' of {participant}')} in {session.store.where}.")
+            _conclude(session, n_answers)
         except KeyboardInterrupt as stopped:
             raise type(stopped)("interrupted: every answer is kept, and the same command continues") from stopped
-        finally:
-            # Also after an error or Ctrl-C: every answer up to here is safe.
-            n_answers = len(session.store.answers(session.participant))
-            say(f"\n{_are(n_answers, 'answer', f' of {participant}')} in {session.store.where}.")
-        _conclude(session, n_answers)
 
 
 def _are(n: int, noun: str, of: str = "") -> str:
@@ -199,13 +200,16 @@ def _conclude(session: "ChoiceSession", n_answers: int) -> None:
         say(f"A model needs at least {FEWEST} answers; the same command continues.")
         return
     say("The model learns from all of them now, which takes some seconds.")
+
+    def learned() -> "tuple[pd.DataFrame, str]":
+        best, model = session.recommend(N_SHORT), session.model
+        assert model is not None
+        return best, drivers_in_words(model)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # the whole catalogue is predicted, as it should be
-        best = session.recommend(N_SHORT)
-        model = session.model
-        assert model is not None
-        say("\nWhat drives the choices (in brackets: how much, in units of uncertainty):")
-        say(drivers_in_words(model))
+        best, drivers = waited_for(learned)
+    say(f"\nWhat drives the choices (in brackets: how much, in units of uncertainty):\n{drivers}")
     say(f"\nThe short list: of {len(session.store.objects)} objects, those that most probably no other beats:\n")
     page = session.store.objects.loc[best.index].assign(probability=best["probability"].map("{:.2f}".format))
     show_table(page.rename_axis(str(session.store.objects.index.name or "object")))

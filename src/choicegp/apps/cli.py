@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         By default the arguments of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(terminal.run(lambda: _invoke(given or ["--help"])))
+    terminal.leave(terminal.run(lambda: _invoke(given or ["--help"])))
 
 
 def _invoke(arguments: list[str]) -> None:

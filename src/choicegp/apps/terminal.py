@@ -11,7 +11,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import typer
 
@@ -32,6 +32,7 @@ INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of ours
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 BROKEN_PIPE = 141  # ... and when the reader of a pipe has gone
 TERMINATED = 143  # ... and after SIGTERM, as from `kill`
+_UNHEEDED = "choicegp-refit"  # first part of the names of threads for which an interrupt does not wait
 _NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")  # of the system's loader
 _STOPPED = "interrupted: no file was left incomplete; the same command begins again"
 
@@ -97,6 +98,22 @@ def _ended_in_order() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: not one of Python's
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with this exit code; after an interrupt at once, although a thread may still fit or compile."""
+    if code in (INTERRUPTED, TERMINATED) and any(one.name.startswith(_UNHEEDED) for one in threading.enumerate()):
+        # What such a thread works at is lost without harm, and nothing else could end it before it is done.
+        _abandon_output_on_failure()
+        os._exit(code)
+    sys.exit(code)
+
+
+def waited_for(work: Callable[[], Any]) -> Any:
+    """Return what work returns, done in another thread: Ctrl-C ends the waiting, even while a program is compiled."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, thread_name_prefix=_UNHEEDED).submit(work).result()
 
 
 def ending_of(error: BaseException) -> Ending:

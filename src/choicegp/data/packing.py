@@ -61,7 +61,8 @@ def sets_by_size(
 def padded_size(n: int, fineness: int) -> int:
     """Round ``n`` up so that nearby sizes share one shape, at a cost of at most 1 part in 2^fineness."""
     if (least := _GENEROUS.get()) is not None:
-        n, fineness = max(n, least[0]), min(fineness, least[1])
+        # Twice the work costs more than one more program where a fit takes seconds.
+        n, fineness = max(n, least[0]), min(fineness, least[1] + (n > 2 * least[0]))
     step = 1 << max(0, n.bit_length() - 1 - fineness)
     return -(-n // step) * step
 
@@ -71,13 +72,13 @@ def padded_generously(least: int = 64, fineness: int = 0) -> Iterator[None]:
     """Pad generously inside, for data that grow set by set: few of their fits then need other programs than the last.
 
     Sizes are rounded up to ``least`` at least; the larger the ``fineness``, the less is added, and the more sizes there
-    are.
+    are. Beyond twice ``least`` there are twice as many.
 
     Examples
     --------
     >>> with padded_generously():
-    ...     sorted({padded_size(n, 4) for n in range(1, 130)})
-    [64, 128, 256]
+    ...     sorted({padded_size(n, 4) for n in range(1, 300)})
+    [64, 128, 192, 256, 384]
     """
     before = _GENEROUS.set((least, fineness))
     try:

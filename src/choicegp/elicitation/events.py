@@ -64,7 +64,7 @@ class Event(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A set that is or was shown to a participant.
+    """A set that is or was shown to a participant.  Records of one question, by its key, are equal.
 
     Attributes
     ----------
@@ -114,6 +114,15 @@ class Question(NamedTuple):
         assert event.shown is not None
         why = (event.design, event.value, event.model, event.reason)
         return cls(event.question, event.participant, event.shown, event.id, event.at, *why, repeated)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Question) and self.key == other.key
+
+    def __ne__(self, other: object) -> bool:  # a tuple has its own
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 class Recorded(NamedTuple):

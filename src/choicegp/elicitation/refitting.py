@@ -1,7 +1,10 @@
 """Models that follow the answers: refitted in the background, from the last model, while that one asks."""
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +12,7 @@ import pandas as pd
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_generously, padded_size
+from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model.prior import Objects
@@ -17,7 +21,10 @@ RECENT = 8
 """Answers over which it is judged how much the model still changes."""
 _N_PROBES = 64  # sets for which it is predicted
 _GROWN = 1.25  # by which the answers have grown when a fit starts from scratch
-_COLD = 10.0  # a fit from scratch may take this many times the seconds of a warm one
+_COLD = 10.0  # the first fit may take this many times the seconds of a later one
+_LEAST_SECONDS = 0.1
+_FILLED = 0.6  # part of a size from which on the next one is prepared
+_ONE_BLOCK = {"n_restarts": 1, "max_iter": 1}  # options of a fit that only compiles
 
 
 class Answered(NamedTuple):
@@ -58,23 +65,24 @@ class Current(NamedTuple):
 
 
 class Refitter:
-    """Fits models one after the other in a thread of its own, which ends when there is nothing left to fit.
+    """Fits models one after the other in a thread of its own, which ends when there is nothing left to do.
 
     A fit starts from the last model.  Whenever the answers have become a quarter more there is also one from scratch,
     and the one with the higher bound is kept: what was plausible after few answers need not be where the best fit to
     more of them is.  After the same 12 answers of one simulated person, a fit that had always started from the last one
-    predicted 0.47 of new sets, one from scratch 0.76.
+    predicted 0.47 of new sets, one from scratch 0.76.  Both together have one time limit.
 
     Parameters
     ----------
     template : ChoiceGP
         Its options are the options of all fits.
     max_seconds : float
-        Time limit of a fit that starts from the last model.
+        Time limit of a refit.
     probe : ChoiceData
         Sets whose predictions show how much a model changes.
     prepare : callable, optional
         Called with each model whose size is new, before it is used: whatever asks it compiles its programs there.
+        Where it is given, the programs of the next size are compiled ahead, while there is nothing to fit.
     """
 
     def __init__(
@@ -86,8 +94,12 @@ class Refitter:
         self._models: dict[Hashable, Current] = {}
         self._wanted: dict[Hashable, Callable[[], Answered | None]] = {}
         self._failed: Exception | None = None
+        self._is_abandoned = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._fitted_all = threading.Condition(self._lock)
+        self._is_fitting = False
+        self._ahead: tuple[int, Current] | None = None  # a size to prepare, and a model of the size before
 
     def current(self, who: Hashable) -> Current | None:
         """Return the last model, or None before the first."""
@@ -102,44 +114,91 @@ class Refitter:
     def request(self, who: Hashable, read: Callable[[], Answered | None]) -> None:
         """Ask for a new model; ``read`` returns what to fit, or None where that is too little."""
         with self._lock:
+            if self._is_abandoned:
+                return
             self._wanted[who] = read
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="choicegp-refit")
                 self._thread.start()
 
+    def abandon(self) -> None:
+        """Fit nothing more; a fit that runs is not waited for, and its model is never used."""
+        with self._lock:
+            self._wanted.clear()
+            self._is_abandoned = True
+
     def wait(self) -> None:
         """Wait until nothing is left to fit; raise the error of a fit that failed."""
-        while (thread := self._thread) is not None:
-            thread.join()
-        failed, self._failed = self._failed, None
+        with self._fitted_all:
+            while self._wanted or self._is_fitting:
+                self._fitted_all.wait()
+            failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
 
     def _work(self) -> None:
         while True:
-            with self._lock:
-                if not self._wanted:
+            with self._fitted_all:
+                self._is_fitting = bool(self._wanted)
+                self._fitted_all.notify_all()
+                ahead, self._ahead = self._ahead, None
+                if self._is_fitting:
+                    who = next(iter(self._wanted))
+                    read = self._wanted.pop(who)
+                elif ahead is None or self._is_abandoned:
                     self._thread = None
                     return
-                who = next(iter(self._wanted))
-                read = self._wanted.pop(who)
             try:
+                if not self._is_fitting:
+                    assert ahead is not None
+                    with contextlib.suppress(ChoiceGPError):  # nobody asked for it
+                        self._compile(*ahead)
+                    continue
                 answered, before = read(), self._models.get(who)
                 if answered is not None and (before is None or before.last != answered.last):
                     self._models[who] = self._fitted(answered, before)
+                    self._ahead = self._next_size(self._models[who])
             except Exception as error:  # the last model stays, and `wait` raises this
                 self._failed = error
 
+    def _next_size(self, current: Current) -> tuple[int, Current] | None:
+        """Return the size that a model will soon have, unless it is prepared."""
+        if self._prepare is None:
+            return None
+        n, size = len(current.model.posterior_.objects.X), _size(current.roomy)
+        n_all = len(self._probe.X) + current.model.errors_.has_threshold
+        with padded_generously():
+            following = padded_size(size + 1, 1), current.roomy.errors_.has_threshold
+        return None if n < _FILLED * size or n_all <= size or following in self._prepared else (size, current)
+
+    def _compile(self, size: int, current: Current) -> None:
+        """Compile what the next size needs: a nobody answers, to whom more than ``size`` objects were shown."""
+        n_least = size + 1 - current.roomy.errors_.has_threshold
+        seen = [len(np.unique(self._probe.flat_shown[:stop])) for stop in self._probe.offsets[1:]]
+        if seen[-1] < n_least:
+            return
+        some = self._probe.take(slice(int(np.searchsorted(seen, n_least)) + 1))
+        first = np.zeros(len(some.flat_shown), bool)
+        first[some.offsets[:-1]] = True
+        data = replace(some, flat_chosen=first)
+        with padded_generously():
+            self._fit(data, None, **_ONE_BLOCK)
+            _, roomy = self._fit(data, current.roomy, **_ONE_BLOCK)
+            self._fit(data, roomy, **_ONE_BLOCK)
+            roomy._probabilities(self._probe.with_encoding(roomy.encoding_))
+        self._ready(roomy)
+
     def _fitted(self, answered: Answered, last: Current | None) -> Current:
-        data, before = answered.data, last
+        data, before, begun = answered.data, last, time.monotonic()
         # A model without a threshold says nothing about where the threshold of the next one is.
         if before is not None and _has_empty(data) and not before.model.errors_.has_threshold:
             before = None
         with padded_generously():
             is_due = before is None or len(data) >= _GROWN * before.n_cold
-            found = [self._whole(data, before.roomy)] if before is not None else []
-            if is_due:
-                found.append(self._whole(data, None))
+            found = [self._whole(data, None if before is None else before.roomy)]
+            if before is not None and is_due:
+                left = max(self._max_seconds - (time.monotonic() - begun), _LEAST_SECONDS)
+                found.append(self._fit(data, None, max_seconds=left))
             model, roomy = max(found, key=lambda one: np.nan_to_num(one[0].elbo_, nan=-np.inf))
             predicted = np.concatenate(roomy._probabilities(self._probe.with_encoding(roomy.encoding_)))
         self._ready(roomy)
@@ -156,17 +215,21 @@ class Refitter:
     def _ready(self, model: ChoiceGP) -> None:
         """Have the programs compiled that ask a model, where its size is new."""
         if self._prepare is not None:
-            size = len(model.posterior_.objects.X), model.errors_.has_threshold
+            size = _size(model), model.errors_.has_threshold
             if size not in self._prepared:
                 self._prepare(model)
                 self._prepared.add(size)
 
-    def _fit(self, data: ChoiceData, init: ChoiceGP | None) -> tuple[ChoiceGP, ChoiceGP]:
+    def _fit(self, data: ChoiceData, init: ChoiceGP | None, **special: Any) -> tuple[ChoiceGP, ChoiceGP]:
         """Return a model, and the same with room."""
         limit = self._max_seconds * (_COLD if init is None else 1.0)
-        options = self._template.get_params(deep=False) | {"max_seconds": limit, "progress": False}
+        options = self._template.get_params(deep=False) | {"max_seconds": limit, "progress": False} | special
         model = ChoiceGP(**options).fit(data, init=init)
         return model, ChoiceGP(**options)._keep(model.fitted_._replace(posterior=padded(model.posterior_)))
+
+
+def _size(model: ChoiceGP) -> int:
+    return len(model.posterior_.objects.X)
 
 
 def probe_of(objects: pd.DataFrame, size: int, number: int) -> ChoiceData:

@@ -330,10 +330,20 @@ class ChoiceSession:
         """Whether more answers would change little; `hint` says why."""
         return self.hint.done
 
-    def close(self) -> None:
-        """Wait for the fit that runs, and close the store if the session opened it."""
+    def close(self, wait: bool = True) -> None:
+        """Close the store if the session opened it.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to wait for the fit that runs, and to raise its error. Else no more fits begin. Every answer is
+            recorded in either case.
+        """
         try:
-            self._refitter.wait()
+            if wait:
+                self._refitter.wait()
+            else:
+                self._refitter.abandon()
         finally:
             if self._opened:
                 self.store.close()
@@ -344,7 +354,7 @@ class ChoiceSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(wait=kind is None or not issubclass(kind, KeyboardInterrupt))
 
     def __repr__(self) -> str:
         return f"ChoiceSession({self.store.where!r}, participant={self.participant.label!r})"

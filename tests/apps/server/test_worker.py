@@ -200,7 +200,7 @@ class TestBetween:
         while world.worker.step():
             pass
         assert world.worker._learner.calls == [("warm", 64)]
-        assert worker._shapes(130) == [64, 128, 256]
+        assert worker._shapes(200) == [64, 128, 192, 256]
 
     @pytest.mark.parametrize(("threshold", "shapes"), [(True, [64, 128]), (False, [64])])
     def test_a_threshold_is_one_object_more(self, world, monkeypatch, threshold, shapes):
