@@ -38,6 +38,7 @@ from choicegp.inference.starts import covariance_at
 from choicegp.model.prior import Objects, UtilityPrior
 
 _NOTHING = 1e-20  # relative size of a covariance that counts as zero
+_FEWEST_ROWS = 32  # of roots of whole covariances
 
 
 class ReducedState(NamedTuple):
@@ -93,6 +94,25 @@ def choice_of_objects(prior: UtilityPrior, problem: Problem, precision: np.ndarr
     root, pivots, rank, _ = dpstrf(total.T, tol=FIRST_JITTER * np.max(whole), lower=1)
     taken = np.cumsum(np.sum(np.tril(root)[:, :rank] ** 2, axis=0))
     return Choice(pivots - 1, 0.5 * (np.sum(whole) - np.concatenate([[0.0], taken])))
+
+
+def whole_roots(covariance: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Return F (p, r, t) with F^T F the covariances (p, t, t), to rounding errors, in as few rows as that takes.
+
+    The number of rows is a power of two, so that few programs are compiled for it; padding has columns of zeros.
+    """
+    from scipy.linalg.lapack import dpstrf
+
+    found, t = [], len(valid)
+    for matrix in covariance:
+        own = matrix * (valid[:, None] & valid[None, :])
+        root, pivots, rank, _ = dpstrf(own, tol=FIRST_JITTER * np.max(np.diag(own)), lower=1)
+        turned = np.zeros((rank, t))
+        turned[:, pivots - 1] = np.tril(root)[:, :rank].T
+        found.append(turned)
+    most = max(_FEWEST_ROWS, *map(len, found))
+    n = min(1 << (most - 1).bit_length(), t)
+    return np.stack([np.pad(one, ((0, n - len(one)), (0, 0))) for one in found])
 
 
 def covariances(prior: UtilityPrior, problem: Problem, chosen: Array) -> tuple[Array, Array, tuple[Array, ...]]:

@@ -64,6 +64,13 @@ class Neighbours(NamedTuple):
             total = total.at[:, places].add(own)
         return total.reshape(-1, t, w)
 
+    def of_matrices(self, matrices: np.ndarray) -> np.ndarray:
+        """Return the values (d, t, w) of matrices (d, t, t) that are zero elsewhere."""
+        t, w = self.columns.shape
+        # What fills up a row of neighbours, which are in order, is a zero after the first.
+        counts = (self.columns > 0) | (np.arange(w) == 0)
+        return matrices[:, np.arange(t)[:, None], self.columns] * counts
+
     def product(self, rows: Array, values: Array) -> Array:
         """Multiply rows (n, t) by the symmetric matrix that has these values (t, w)."""
         t, w = self.columns.shape
