@@ -118,16 +118,19 @@ def test_fewer_objects_lose_at_most_what_is_said(problem):
     assert evidence[0] < evidence[1]
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_the_slope_is_the_gradient_of_the_evidence(problem, shared):
+@pytest.mark.parametrize(("shared", "most"), [(False, 1), (True, 8)])
+def test_the_slope_is_the_gradient_of_the_evidence(monkeypatch, problem, shared, most):
+    monkeypatch.setattr("choicegp.inference.sites._MOST_NEIGHBOURS", most)
+    monkeypatch.setattr("choicegp.inference.sites._AT_ONCE", 2)
     prior = UtilityPrior.create(RBF(1.5, 2.7), 2, D, shared=shared)
     chosen, rows, among = choice_of_objects(prior, problem).first(4), problem.batches[0].rows, neighbours(problem)
     precision, linear = (block_of(rows),), np.random.default_rng(4).normal(size=(D, T))
 
     def conditioned_at(prior):
-        parts = covariances(prior, problem, chosen)
-        lower, roots = roots_of(*parts[:2], 1e-10)
-        return parts[2][0], lower, roots, condition_reduced(roots, among.values(precision), linear, among)
+        *some, near = covariances(prior, problem, chosen, among)
+        lower, roots = roots_of(*some, 1e-10)
+        within = near.reshape(len(near), -1)[:, among.places[0]]
+        return within, lower, roots, condition_reduced(roots, among.values(precision), linear, among)
 
     def evidence(prior):
         within, _, roots, found = conditioned_at(prior)
@@ -140,8 +143,8 @@ def test_the_slope_is_the_gradient_of_the_evidence(problem, shared):
 
     def slope(prior):
         _, lower, roots, found = conditioned_at(prior)
-        pull_back = jax.vjp(lambda prior: covariances(prior, problem, chosen), prior)[1]
-        return pull_back(slope_of(found, lower, roots, precision))[0]
+        pull_back = jax.vjp(lambda prior: covariances(prior, problem, chosen, among), prior)[1]
+        return pull_back(slope_of(found, lower, roots, among.values(precision)))[0]
 
     wanted = jax.jit(jax.grad(evidence))(prior)
     for found, expected in zip(*map(jax.tree.leaves, (jax.jit(slope)(prior), wanted)), strict=True):
@@ -160,6 +163,8 @@ def test_neighbours_are_shown_together(monkeypatch, problem):
         among = neighbours(problem)
         assert among.columns.shape == (T, width)
         values = among.values((precision,))
+        np.testing.assert_allclose(among.matrices(values), wanted, atol=1e-12)
+        np.testing.assert_allclose(among.of_matrices(wanted), values, atol=1e-12)
         np.testing.assert_allclose(among.product(jnp.asarray(rows), values[1]), rows @ wanted[1], atol=1e-12)
         np.testing.assert_allclose(among.of_vector(values[1], jnp.asarray(rows[0])), wanted[1] @ rows[0], atol=1e-12)
 

@@ -39,7 +39,7 @@ from choicegp.inference.driver import (
 )
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
-from choicegp.inference.reduced_course import MANY, ReducedInference
+from choicegp.inference.reduced_course import MANY, ReducedInference, enough_objects
 from choicegp.inference.starts import (
     FIRST_VARIANCE,
     Start,
@@ -251,10 +251,13 @@ def _fit_at_objects(
 
 
 def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_jobs: int | None) -> DenseInference:
-    """Return how a dense fit is made: with many objects, most of its steps are made at some of them."""
-    is_new, has_effects = place is None and not grown, task.prior.log_effect_variance is not None
-    if is_new and not has_effects and len(task.problem.valid) > MANY:
-        return ReducedInference(task._replace(n_jobs=n_threads(n_jobs, MANY)))
+    """Return how a dense fit is made: with many objects, or where few say all, its steps are made at some of them."""
+    if place is None and task.prior.log_effect_variance is None:
+        if len(task.problem.valid) > MANY:
+            return ReducedInference(task._replace(n_jobs=n_threads(n_jobs, MANY)), grown)
+        n = enough_objects(task.prior, task.problem)
+        if n is not None:
+            return ReducedInference(task, grown, n)
     return DenseInference(task, place, grown)
 
 

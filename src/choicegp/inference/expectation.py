@@ -37,8 +37,8 @@ class SharedCovariance(NamedTuple):
     The sets need few of the covariances, and to multiply out all of them would take a third of a step.
     """
 
-    spread: Array  # (d, t, t) H, of what comes from the shared part
-    own: Array  # (d, t, t) W, of a utility's own part
+    spread: Array  # (d, r, t) H, of what comes from the shared part
+    own: Array  # (d, r, t) W, of a utility's own part
 
     def inside(self, rows: np.ndarray) -> np.ndarray:
         """Return the covariances (d, d, a, a, m) inside sets whose objects are ``rows`` (a, m), in NumPy."""
@@ -50,8 +50,8 @@ class SharedCovariance(NamedTuple):
 
     def full(self, xp: Any = np) -> Array:
         """Return all covariances, (d, d, t, t)."""
-        d, t, _ = self.spread.shape
-        flat = xp.moveaxis(self.spread, 0, 1).reshape(t, d * t)
+        d, r, t = self.spread.shape
+        flat = xp.moveaxis(self.spread, 0, 1).reshape(r, d * t)
         both = xp.swapaxes((flat.T @ flat).reshape(d, t, d, t), 1, 2)
         return both + xp.eye(d)[:, :, None, None] * (xp.swapaxes(self.own, 1, 2) @ self.own)[:, None]
 

@@ -38,6 +38,7 @@ from choicegp.inference.starts import covariance_at
 from choicegp.model.prior import Objects, UtilityPrior
 
 _NOTHING = 1e-20  # relative size of a covariance that counts as zero
+_FEWEST_ROWS = 32  # of roots of whole covariances
 
 
 class ReducedState(NamedTuple):
@@ -46,7 +47,7 @@ class ReducedState(NamedTuple):
     prior: UtilityPrior
     chosen: Array  # (r,) the inducing objects, rows of the problem's
     jitter: Array  # added to K_ZZ, in parts of its mean variance
-    precision: tuple[Array, ...]  # (d, a, a, m) of the sites of each batch, weights included
+    precision: Array  # (d, t, w) of all sites, at the neighbours of every object
     linear: Array  # (d, t)
     lapse: Array | None
     adam: Adam
@@ -95,19 +96,43 @@ def choice_of_objects(prior: UtilityPrior, problem: Problem, precision: np.ndarr
     return Choice(pivots - 1, 0.5 * (np.sum(whole) - np.concatenate([[0.0], taken])))
 
 
-def covariances(prior: UtilityPrior, problem: Problem, chosen: Array) -> tuple[Array, Array, tuple[Array, ...]]:
-    """Return K_ZX (p, r, t), K_ZZ (p, r, r) and, of each batch, the covariances inside its sets (p, a, a, m)."""
+def whole_roots(covariance: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Return F (p, r, t) with F^T F the covariances (p, t, t), to rounding errors, in as few rows as that takes.
+
+    The number of rows is a power of two, so that few programs are compiled for it; padding has columns of zeros.
+    """
+    from scipy.linalg.lapack import dpstrf
+
+    found, t = [], len(valid)
+    for matrix in covariance:
+        own = matrix * (valid[:, None] & valid[None, :])
+        root, pivots, rank, _ = dpstrf(own, tol=FIRST_JITTER * np.max(np.diag(own)), lower=1)
+        turned = np.zeros((rank, t))
+        turned[:, pivots - 1] = np.tril(root)[:, :rank].T
+        found.append(turned)
+    most = max(_FEWEST_ROWS, *map(len, found))
+    n = min(1 << (most - 1).bit_length(), t)
+    return np.stack([np.pad(one, ((0, n - len(one)), (0, 0))) for one in found])
+
+
+def covariances(
+    prior: UtilityPrior, problem: Problem, chosen: Array, among: Neighbours
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Return K_ZX (p, r, t), K_ZZ (p, r, r) and the covariances of objects with their neighbours (p, t, w)."""
     objects = Objects(jnp.asarray(problem.objects.X), jnp.asarray(problem.objects.codes))
-    some = Objects(objects.X[chosen], objects.codes[chosen])
+
+    def at(rows: Array) -> Objects:
+        return Objects(objects.X[rows], objects.codes[rows])
+
+    some, (t, w) = at(chosen), among.columns.shape
     cross = prior.covariance(some, objects)
     counts = jnp.abs(cross) > _NOTHING * jnp.max(cross, axis=(1, 2), keepdims=True)
-
-    def of_set(rows: Array) -> Array:
-        own = Objects(objects.X[rows], objects.codes[rows])
-        return prior.covariance(own, own)
-
-    within = tuple(jax.vmap(of_set, 1, 3)(jnp.asarray(batch.rows)) for batch in problem.batches)
-    return jnp.where(counts, cross, 0.0), prior.covariance(some, some), within
+    if w == t:
+        near = prior.covariance(objects, objects)
+    else:
+        own = jax.vmap(lambda row, columns: prior.covariance(at(row[None]), at(columns))[:, 0])
+        near = jnp.swapaxes(own(jnp.arange(t), jnp.asarray(among.columns)), 0, 1)
+    return jnp.where(counts, cross, 0.0), prior.covariance(some, some), near
 
 
 def inverse_root(root: Array) -> Array:
@@ -230,7 +255,7 @@ def _marginals(moments: ReducedMoments, roots: Array, within: Array, variance: A
     return Marginals(mean[:, 1:] - mean[:, :1], roots)
 
 
-def slope_of(moments: ReducedMoments, inverses: Array, roots: Array, precision: tuple[Array, ...]) -> tuple:
+def slope_of(moments: ReducedMoments, inverses: Array, roots: Array, precision: Array) -> tuple:
     """Slopes of the bound, with the sites fixed, with respect to what `covariances` returns.
 
     With respect to F^T F of a part it is R^T R / 2, in which R has the rows K^-1 m, W Λ and W_0 Q (for the shared part,
@@ -253,11 +278,10 @@ def slope_of(moments: ReducedMoments, inverses: Array, roots: Array, precision: 
     for one in first:
         cross, among = jnp.concatenate([one[0][None], cross]), jnp.concatenate([one[1][None], among])
 
-    def rest(own: Array) -> Array:
-        own = -0.5 * own
-        return own if shared is None else jnp.concatenate([jnp.sum(own, axis=0, keepdims=True), own])
-
-    return cross, among, tuple(map(rest, precision))
+    rest = -0.5 * precision
+    if shared is not None:
+        rest = jnp.concatenate([jnp.sum(rest, axis=0, keepdims=True), rest])
+    return cross, among, rest
 
 
 def _slope_of_part(args: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -273,15 +297,17 @@ def _step(
     normals: tuple, learning: Learning,
 ) -> tuple[ReducedState, StepTrace]:  # fmt: skip
     weight, learn, steady = schedule
-    (cross, square, within), pull_back = jax.vjp(lambda prior: covariances(prior, problem, state.chosen), state.prior)
+    (cross, square, near), pull_back = jax.vjp(
+        lambda prior: covariances(prior, problem, state.chosen, among), state.prior
+    )
     inverses, roots = roots_of(cross, square, state.jitter)
-    moments = condition_reduced(roots, among.values(state.precision), state.linear, among)
+    moments = condition_reduced(roots, state.precision, state.linear, among)
     variance = state.prior.variance(problem.objects)
     mean, value, lapsed = moments.mean, jnp.zeros(()), jnp.zeros(())
     forces, linear, precision = jnp.zeros_like(mean), jnp.zeros_like(mean), []
-    for batch, draws, own in zip(problem.batches, normals, within, strict=True):
-        rows = batch.rows
-        marginal = _marginals(moments, roots, own, variance, jnp.asarray(rows))
+    for batch, draws, places in zip(problem.batches, normals, among.places, strict=True):
+        rows, within = batch.rows, near.reshape(len(near), -1)[:, places]
+        marginal = _marginals(moments, roots, within, variance, jnp.asarray(rows))
         expected = expect(marginal, batch, draws, state.lapse)
         curvature, gradient = (
             weight * batch.weight * part for part in (psd_part(expected.curvature), expected.gradient)
@@ -296,7 +322,7 @@ def _step(
     residual = jnp.linalg.norm(forces - moments.dual[-len(forces) :]) / (1e-12 + jnp.linalg.norm(forces))
     rho, rate = next_pace(state, objective, steady)
     old = (state.precision, state.linear)
-    sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, old, (tuple(precision), linear))
+    sites = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, old, (among.values(precision), linear))
     prior, adam = state.prior, state.adam
     if learning.learn_prior:
         slope = partial(slope_of, moments, inverses, roots, state.precision)

@@ -4,8 +4,11 @@ Starts are annealed and compared at few inducing objects, the best one is follow
 at as many as the bound asks for: then it is lower than the bound with all objects by about a fraction of a nat.
 Where half of the objects would not be enough, the last steps are made with all.  In either case the posterior is made,
 and scored, with all objects.
+
+Where few objects say all that there is, as with one feature or a linear kernel, all steps are made at these.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,9 +21,10 @@ from choicegp.inference.annealing import Course, Schedule, StepTrace
 from choicegp.inference.dense import N_POINTS, DenseInference, DenseState, first_pace
 from choicegp.inference.driver import Inferred, Task, Verdict
 from choicegp.inference.posterior import FIRST_JITTER, LAST_JITTER, factorise_on_host
-from choicegp.inference.reduced import ReducedState, choice_of_objects, run_reduced
+from choicegp.inference.problem import Problem
+from choicegp.inference.reduced import Choice, ReducedState, choice_of_objects, run_reduced
 from choicegp.inference.sites import Sites, neighbours
-from choicegp.inference.starts import covariance_at, random_start
+from choicegp.inference.starts import LENGTHSCALES, Start, covariance_at, random_start, scaled
 from choicegp.model.prior import UtilityPrior
 
 MANY = 400
@@ -29,34 +33,58 @@ _FIRST, _SECOND = 64, 128  # inducing objects while starts are compared, and for
 _LOSS = 0.2  # nats by which the bound of the last steps is about lower than with all objects
 _ROUGHLY = 5.0  # times the tolerance at which the steps before the last ones end
 _FAST, _SLOW = 0.4, 0.1  # rates of the hyperparameters after the first change of objects, and at least after the last
+_LEFT, _FEWEST = 1e-5, 32  # part of the variance that may be left at the shortest first lengthscale; objects at least
+_FEW = 0.25  # of the objects, at which all steps may be made
 _ENOUGH = 0.5  # of the objects: with more inducing ones, steps with all objects take no longer
 
 
-class ReducedInference(DenseInference):
-    """Annealed starts, and one long run of the best, at inducing objects whose number grows."""
+def enough_objects(prior: UtilityPrior, problem: Problem) -> int | None:
+    """Return the number of objects that say all that there is from the first steps on; None where they are many.
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.among = jax.tree.map(jnp.asarray, neighbours(task.problem))
+    It is a power of two, so that few programs are compiled for it.
+    """
+    choice = choice_of_objects(scaled(prior, min(LENGTHSCALES)), problem)
+    n = int(np.argmax(choice.loss <= _LEFT * choice.loss[0])) if choice.loss[-1] <= _LEFT * choice.loss[0] else MANY
+    n = max(_FEWEST, 1 << (n - 1).bit_length())
+    return n if n <= _FEW * len(problem.valid) else None
+
+
+class ReducedInference(DenseInference):
+    """Annealed starts, and one long run of the best, at inducing objects whose number grows.
+
+    ``n_objects`` is the number at which all steps are made, where so many are enough.
+    """
+
+    def __init__(self, task: Task, grown: Sequence[Start] = (), n_objects: int | None = None) -> None:
+        super().__init__(task, grown=grown)
+        self.neighbours = neighbours(task.problem)
+        self.among = jax.tree.map(jnp.asarray, self.neighbours)
+        self.first, self.second = (n_objects or _FIRST), (n_objects or _SECOND)
 
     def random_state(self, prior: UtilityPrior, rng: np.random.Generator) -> Any:
         """Return the state whose utilities are smooth random functions."""
-        problem, linear = self.problem, random_start(prior, self.problem, rng).linear
+        linear = random_start(prior, self.problem, rng).linear
+        return self._first_state(prior, np.zeros((len(linear), *self.neighbours.columns.shape)), linear)
+
+    def given_state(self, start: Start) -> Any:
+        """Return the state at a given start."""
+        precision = self.neighbours.of_matrices(np.asarray(start.sites.precision))
+        return self._first_state(start.prior, precision, start.sites.linear)
+
+    def _first_state(self, prior: UtilityPrior, precision: Any, linear: Any) -> ReducedState:
         prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
-        chosen = choice_of_objects(prior, problem).first(_FIRST)
-        sizes = [batch.rows.shape for batch in problem.batches]
-        precision = tuple(np.zeros((len(linear), a, a, m)) for a, m in sizes)
+        chosen = choice_of_objects(prior, self.problem).first(self.first)
         jitter, pace = np.asarray(FIRST_JITTER), first_pace(prior)
         return ReducedState(prior, chosen, jitter, precision, linear, self.task.rate, *pace)  # type: ignore[arg-type]
 
     def begin(self) -> Course:
         """Return the best of the starts, followed to its end, with the inducing objects that its last steps need."""
-        with linear_algebra_for(_SECOND):
+        with linear_algebra_for(self.second):
             course = self.task.watch.keeper.recall("followed")
             if course is None:
                 course = super().begin()
-                if self._ended(course) is None:
-                    few = choice_of_objects(course.state.prior, self.problem, self._weight(course.state)).first(_SECOND)
+                if self._ended(course) is None and self.second > self.first:
+                    few = self._choice(course.state).first(self.second)
                     # At few objects the hyperparameters went where little is lost; from there the way may be long.
                     state = course.state._replace(chosen=few, rate=np.asarray(_FAST))
                     course = course._replace(state=state, n_tried=len(course.traces))
@@ -88,30 +116,24 @@ class ReducedInference(DenseInference):
 
     def _last(self, state: ReducedState) -> ReducedState | DenseState:
         """Return the state from which the last steps are made."""
-        choice = choice_of_objects(state.prior, self.problem, self._weight(state))
+        choice = self._choice(state)
         enough = np.flatnonzero(choice.loss <= _LOSS)
-        n = max(_SECOND, -(-int(enough[0]) // _FIRST) * _FIRST) if len(enough) else len(self.problem.valid)
+        n = -(-int(enough[0]) // _FIRST) * _FIRST if len(enough) else len(self.problem.valid)
+        n = self.second if len(enough) and enough[0] <= self.second else n
         if n > _ENOUGH * len(self.problem.valid):
             return self._with_all(state)
         rate = jnp.maximum(state.rate, _SLOW)
         return state._replace(chosen=jnp.asarray(choice.first(n)), rate=rate)
 
-    def _weight(self, state: ReducedState) -> np.ndarray:
-        """Return the precision of the sites at every object, of all utilities together."""
-        weight = np.zeros(len(self.problem.valid))
-        for batch, own in zip(self.problem.batches, state.precision, strict=True):
-            np.add.at(weight, np.asarray(batch.rows), np.einsum("doom->om", np.asarray(own)))
-        return weight
+    def _choice(self, state: ReducedState) -> Choice:
+        """Choose objects by the precision of the sites at each of them, of all utilities together."""
+        own = np.asarray(self.neighbours.columns) == np.arange(len(self.problem.valid))[:, None]
+        return choice_of_objects(state.prior, self.problem, np.sum(np.asarray(state.precision) * own, axis=(0, 2)))
 
     def _with_all(self, state: ReducedState) -> DenseState:
         """Return the state with all objects."""
         factor = factorise_on_host(np.asarray(covariance_at(state.prior, self.problem)))
-        t = len(self.problem.valid)
-        precision = np.zeros((len(state.linear), t, t))
-        for batch, own in zip(self.problem.batches, state.precision, strict=True):
-            rows = np.asarray(batch.rows)
-            np.add.at(precision, (slice(None), rows[:, None], rows[None, :]), np.asarray(own))  # type: ignore[arg-type]
-        sites = Sites(precision, state.linear)  # type: ignore[arg-type]
+        sites = Sites(self.neighbours.matrices(np.asarray(state.precision)), state.linear)  # type: ignore[arg-type]
         return DenseState(state.prior, factor, sites, *state[5:])._replace(rate=jnp.maximum(state.rate, _SLOW))
 
     def advance(self, state: Any, schedule: Schedule) -> tuple[Any, StepTrace]:

@@ -64,6 +64,20 @@ class Neighbours(NamedTuple):
             total = total.at[:, places].add(own)
         return total.reshape(-1, t, w)
 
+    def of_matrices(self, matrices: np.ndarray) -> np.ndarray:
+        """Return the values (d, t, w) of matrices (d, t, t) that are zero elsewhere."""
+        t, w = self.columns.shape
+        # What fills up a row of neighbours, which are in order, is a zero after the first.
+        counts = (self.columns > 0) | (np.arange(w) == 0)
+        return matrices[:, np.arange(t)[:, None], self.columns] * counts
+
+    def matrices(self, values: np.ndarray) -> np.ndarray:
+        """Return the matrices (d, t, t) that have these values (d, t, w)."""
+        t = len(self.columns)
+        found = np.zeros((len(values), t, t))
+        np.add.at(found, (slice(None), np.arange(t)[:, None], np.asarray(self.columns)), values)  # type: ignore[arg-type]
+        return found
+
     def product(self, rows: Array, values: Array) -> Array:
         """Multiply rows (n, t) by the symmetric matrix that has these values (t, w)."""
         t, w = self.columns.shape

@@ -14,7 +14,7 @@ A site acts on differences of utilities only, so everything is done with differe
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,9 +34,10 @@ from choicegp.inference.expectation import (
     samples,
     sobol_normals,
 )
-from choicegp.inference.posterior import Factor, Posterior, condition, factorise_on_host
+from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, SetBatch
-from choicegp.inference.sites import Sites, psd_part
+from choicegp.inference.reduced import condition_reduced, whole_roots
+from choicegp.inference.sites import Neighbours, Sites, neighbours, psd_part
 from choicegp.inference.starts import covariance_at, recovered_sites
 from choicegp.model.error_models import ErrorModel
 from choicegp.selection.loo import CavityDiagnostics, LooResult, loo_result, standard_error
@@ -85,24 +86,26 @@ class Settled(NamedTuple):
     n_steps: Array
 
 
-_BEGINNING: Any = tuple(np.asarray(number) for number in (np.inf, 1.0, 0.0))  # change, rho and n_steps
-
-
-def _added(problem: Problem, sites: tuple[OwnSites, ...], like: Array) -> Sites:
-    d, t = like.shape
-    total = Sites(jnp.zeros((d, t, t)), jnp.zeros((d, t)))
-    for batch, own in zip(problem.batches, sites, strict=True):
-        rows = batch.rows
-        total = Sites(
-            total.precision.at[:, rows[:, None], rows[None, :]].add(batch.weight * own.precision),
-            total.linear.at[:, rows].add(batch.weight * own.linear),
-        )
-    return total
-
-
 @program
-def settle(start: Settled, factor: Factor, problem: Problem, normals: tuple, lapse: Array | None) -> Settled:
-    """Move the sites to their fixed point, hyperparameters held; one program, whichever sets have weight 0."""
+def settle(
+    sites: tuple[OwnSites, ...], more: Sites, roots: Array, problem: Problem, among: Neighbours, normals: tuple,
+    lapse: Array | None,
+) -> Settled:  # fmt: skip
+    """Move the sites to their fixed point, hyperparameters held; one program, whichever sets have weight 0.
+
+    ``roots`` are those of `whole_roots`.  The first marginals are those that the first sites make together with
+    ``more``, precisions at the neighbours of every object and linear parts; after that, ``more`` is forgotten.
+    """
+
+    def moments(sites: tuple[OwnSites, ...], more: Sites) -> tuple[Array, Array | SharedCovariance]:
+        weighted = [batch.weight * own.precision for batch, own in zip(problem.batches, sites, strict=True)]
+        linear = more.linear
+        for batch, own in zip(problem.batches, sites, strict=True):
+            linear = linear.at[:, batch.rows].add(batch.weight * own.linear)
+        found = condition_reduced(roots, more.precision + among.values(weighted), linear, among)
+        if found.spread is None:
+            return found.mean, jnp.swapaxes(found.own, 1, 2) @ found.own
+        return found.mean, SharedCovariance(found.spread, found.own)
 
     def target(batch: SetBatch, draws: Array, now: Settled) -> tuple[OwnSites, Array]:
         expected = expect(marginals(now.mean, now.covariance, batch), batch, draws, lapse)
@@ -123,15 +126,16 @@ def settle(start: Settled, factor: Factor, problem: Problem, normals: tuple, lap
             whole += jnp.stack([jnp.sum((batch.weight * new.precision) ** 2), jnp.sum((batch.weight * gradient) ** 2)])
             sites.append(jax.tree.map(lambda a, b: (1.0 - now.rho) * a + now.rho * b, old, new))
         change = jnp.sqrt(jnp.max(moved / whole))
-        moments = condition(factor, _added(problem, tuple(sites), now.mean))
         rho = jnp.where(change > now.change, jnp.maximum(0.5 * now.rho, 0.1), jnp.minimum(1.2 * now.rho, 1.0))
         rho = jnp.where(now.n_steps < 1, 0.9, rho)  # the first step only says what the start implies
-        return Settled(tuple(sites), moments.mean, moments.covariance, change, rho, now.n_steps + 1.0)
+        return Settled(tuple(sites), *moments(tuple(sites), nothing), change, rho, now.n_steps + 1.0)
 
     def unsettled(now: Settled) -> Array:
         return (now.n_steps < 2) | ((now.change > _SETTLED) & (now.n_steps < _MOST_STEPS))
 
-    return jax.lax.while_loop(unsettled, step, start)
+    nothing = jax.tree.map(jnp.zeros_like, more)
+    beginning = (jnp.asarray(number) for number in (jnp.inf, 1.0, 0.0))  # change, rho and n_steps
+    return jax.lax.while_loop(unsettled, step, Settled(sites, *moments(sites, more), *beginning))
 
 
 @program
@@ -150,9 +154,6 @@ def _log_scores(
     blocks = jnp.moveaxis(normals.reshape(d, n, 1, n_points // size, size), 3, 0)
     values = jax.lax.map(of_block, blocks)
     return jax.nn.logsumexp(values, axis=(0, 2)) - jnp.log(n_points)
-
-
-_condition = program(condition)
 
 
 class _Differences(NamedTuple):
@@ -232,25 +233,28 @@ class CavityFits:
         d = posterior.n_utilities
         self.problem, self.lapse = problem, posterior.lapse
         self.normals = jax.tree.map(jnp.asarray, quasi_normals(problem, d, _n_points(d, problem), seed))
-        self.factor = factorise_on_host(np.asarray(covariance_at(posterior.prior, problem)))
-        zeros = tuple(_no_sites(d, batch) for batch in problem.batches)
-        moments = _condition(self.factor, recovered_sites(posterior, problem))
-        self.full = self._settled(Settled(zeros, moments.mean, moments.covariance, *_BEGINNING), problem)
+        self.roots = jnp.asarray(whole_roots(np.asarray(covariance_at(posterior.prior, problem)), problem.valid))
+        among = neighbours(problem)
+        precision, linear = recovered_sites(posterior, problem)
+        first = Sites(among.of_matrices(np.asarray(precision)), linear)
+        self.nothing = jax.tree.map(np.zeros_like, first)
+        self.among = jax.tree.map(jnp.asarray, among)
+        self.full = self._settled(tuple(_no_sites(d, batch) for batch in problem.batches), first, problem)
 
-    def _settled(self, start: Settled, problem: Problem) -> Settled:
-        settled = jax.tree.map(np.asarray, settle(start, self.factor, problem, self.normals, self.lapse))
+    def _settled(self, sites: tuple[OwnSites, ...], more: Sites, problem: Problem) -> Settled:
+        found = settle(sites, more, self.roots, problem, self.among, self.normals, self.lapse)
+        settled = jax.tree.map(np.asarray, found)
         if not (np.isfinite(settled.change) and np.all(np.isfinite(settled.mean))):
             raise ChoiceGPError("leave-one-out failed: without a set the posterior has no finite mean")
         return settled
 
     def without(self, number: int, column: int) -> Settled:
-        """Return the posterior without one set of one batch, started from the posterior with all."""
+        """Return the posterior without one set of one batch, started from the other sets' sites with all."""
         batches = list(self.problem.batches)
         weight = batches[number].weight.copy()
         weight[column] = 0.0
         batches[number] = batches[number]._replace(weight=weight)
-        fresh = Settled(*self.full[:3], *_BEGINNING)
-        return self._settled(fresh, self.problem._replace(batches=tuple(batches)))
+        return self._settled(self.full.sites, self.nothing, self.problem._replace(batches=tuple(batches)))
 
 
 def _n_points(d: int, problem: Problem) -> int:
