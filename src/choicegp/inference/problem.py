@@ -7,7 +7,10 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_places, padded_size, sets_by_shape
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
-from choicegp.model.prior import THRESHOLD, Objects
+from choicegp.model.monotone import Ordered
+from choicegp.model.prior import STEP, THRESHOLD, Objects
+
+_STEPS = 12  # over the range of a feature along which utilities rise or fall
 
 
 class SetBatch(NamedTuple):
@@ -22,7 +25,7 @@ class SetBatch(NamedTuple):
     weight : array (m,)
         Weight of each set; 0 for padding.
     sets : int array (m,)
-        Number of the set in the data; -1 for padding.
+        Number of the set in the data; -1 for padding, and for pairs that are ordered without an answer.
     errors : ErrorModel
         How likely the choices are, given utilities.
     """
@@ -41,7 +44,8 @@ class Problem(NamedTuple):
     Attributes
     ----------
     objects : Objects
-        The distinct shown objects, then the threshold where there is one, padded by copies of the first.
+        The distinct shown objects, then the threshold where there is one, then those between which utilities must rise,
+        padded by copies of the first.
     valid : bool array (t,)
         False for padding.
     batches : tuple of SetBatch
@@ -63,8 +67,9 @@ class Problem(NamedTuple):
 
 
 def pose(
-    data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool, errors: ErrorModel = DISCERNIBILITY
-) -> Problem:
+    data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool, errors: ErrorModel = DISCERNIBILITY,
+    signs: np.ndarray | None = None,
+) -> Problem:  # fmt: skip
     """Turn choice data into a `Problem`.
 
     Parameters
@@ -80,17 +85,40 @@ def pose(
     errors : ErrorModel
         How likely the choices are, given utilities; of sets of which the best or the worst object was asked for, its
         model of that kind.
+    signs : ndarray (c,), optional
+        1 for each feature with which all utilities must rise, -1 where they must fall, 0 for others.
     """
     kept, local = distinct_objects(data, X, codes, effects=effects)
-    n_used = len(kept) + errors.has_threshold
+    n_seen = len(kept) + errors.has_threshold
+    steps, batches = _steps(X[kept], signs, n_seen) if signs is not None else (X[:0], ())
+    n_used = n_seen + len(steps)
     n = padded_size(n_used, 4)
     padding = np.full(n - len(kept), kept[0])
     rows = np.concatenate([kept, padding])
-    own_codes = codes[rows]
+    own_X, own_codes = np.ascontiguousarray(X[rows]), codes[rows]
     if errors.has_threshold:
         own_codes[len(kept)] = THRESHOLD
-    objects = Objects(np.ascontiguousarray(X[rows]), own_codes)
-    return Problem(objects, np.arange(n) < n_used, _batches(data, local, errors, len(kept)))
+    own_X[n_seen:n_used], own_codes[n_seen:n_used] = steps, STEP
+    batches = (*_batches(data, local, errors, len(kept)), *batches)
+    return Problem(Objects(own_X, own_codes), np.arange(n) < n_used, batches)
+
+
+def _steps(X: np.ndarray, signs: np.ndarray, first: int) -> tuple[np.ndarray, tuple[SetBatch, ...]]:
+    """Return objects over the range of each feature with a sign, and the pairs of them that are ordered by it."""
+    objects, pairs = [], []
+    for j in np.flatnonzero(signs):
+        line = np.tile(X.mean(axis=0), (_STEPS, 1))
+        line[:, j] = np.linspace(X[:, j].min(), X[:, j].max(), _STEPS)
+        rows = first + len(objects) * _STEPS + np.arange(_STEPS)
+        better, worse = (rows[1:], rows[:-1]) if signs[j] > 0 else (rows[:-1], rows[1:])
+        objects.append(line)
+        pairs.append(np.stack([better, worse]))
+    rows = np.concatenate(pairs, axis=1).astype(np.int32)
+    n = rows.shape[1]
+    chosen = np.repeat([[True], [False]], n, axis=1)
+    return np.concatenate(objects), (
+        SetBatch(rows, np.ones_like(chosen), chosen, np.ones(n), np.full(n, -1), Ordered()),
+    )
 
 
 def distinct_objects(
