@@ -11,6 +11,10 @@ people, of whom nothing is known, with 10 test sets: accuracy of the pooled and 
 Speed.  100, 300 and 1000 people with 15 sets of 4, d = 2, share 0.5: seconds of a fit, and peak memory; with
 ``--repeat 2`` also of the same fit once its programs are compiled.
 
+Choice.  40 people with 8 training sets of 4, shares of variance between people 0, 0.3, 0.7 and 1: which way of relating
+people ``respondents="auto"`` chooses, and why, beside exact accuracy and log score of all three on 10 test sets.
+
+    python studies/respondents.py auto [--seeds 1] [--first 0] [--between 0 0.3 0.7 1]
     python studies/respondents.py accuracy [--seeds 10] [--first 0] [--between 0.2 0.5 0.8] [--sets 5 15]
     python studies/respondents.py report LOG ...    (means over the rows that runs of `accuracy` have printed)
     python studies/respondents.py speed [--people 100 300 1000] [--repeat 1]
@@ -74,6 +78,21 @@ def cell(seed: int, between: float, n_sets: int) -> Iterator[float]:
     yield from scores(ChoiceGP(2, respondents="hierarchical", random_state=seed, **OPTIONS).fit(both), unseen)
 
 
+def auto(seeds: range, shares: list[float]) -> None:
+    """Print what is chosen, and what would have been best."""
+    for seed in seeds:
+        for between in shares:
+            study = datasets.many_people(40, 25, between, seed).data
+            train, test = parts(study, 8, 0, 40)
+            chosen = ChoiceGP(2, respondents="auto", random_state=seed, **OPTIONS).fit(train)
+            (why,) = [note for note in chosen.fit_result_.notes if note.startswith("respondents: ")]
+            print("|", between, "|", seed, "|", why, end=" ", flush=True)
+            for name in NAMES[:3]:
+                model = ChoiceGP(2, respondents=name, random_state=seed, **OPTIONS).fit(train)
+                print("| {} {:.3f} {:.3f}".format(name, *scores(model, test)), end=" ", flush=True)
+            print("|", flush=True)
+
+
 def report(logs: list[Path]) -> None:
     """Print means over seeds, and how far the hierarchical model is from others, with standard errors over seeds."""
     rows = []
@@ -123,7 +142,7 @@ def speed(sizes: list[int], repeat: int) -> None:
 def main() -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "report", "speed"))
+    parser.add_argument("part", choices=("accuracy", "auto", "report", "speed"))
     parser.add_argument("logs", nargs="*", type=Path)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=10)
@@ -134,6 +153,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.part == "accuracy":
         accuracy(range(options.first, options.first + options.seeds), options.between, options.sets)
+    elif options.part == "auto":
+        auto(range(options.first, options.first + options.seeds), options.between)
     elif options.part == "report":
         report(options.logs)
     else:
