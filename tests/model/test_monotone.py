@@ -8,19 +8,25 @@ from choicegp.model.kernels import RBF
 from choicegp.model.monotone import NOISE, Monotone, Ordered, signs_of
 
 
-def test_a_directed_feature_has_a_curve_and_a_line_of_its_own_beside_the_others():
-    kernel = Monotone.of(RBF(lengthscale=0.7, variance=2.0), [0.0, -1.0])
+def test_a_directed_feature_has_steps_of_its_own_beside_the_others():
+    kernel = Monotone(RBF(lengthscale=0.7, variance=2.0), [0.0, -1.0], [-9.0, 0.0], [9e6, 8.0], variance=16.0)
+    kernel = kernel.for_features(2)
     rng = np.random.default_rng(0)
+    # Steps have a length and a size of one: their covariance is that of a random walk, and of lines at both ends.
     X, Y = rng.normal(size=(3, 2)), rng.normal(size=(4, 2))
-    other, own = (X[:, None, j] - Y[None, :, j] for j in (0, 1))
-    expected = 2.0 * np.exp(-0.5 * other**2 / 0.49) + np.exp(-0.5 * own**2) + X[:, 1:] * Y[:, 1:].T
+    X[:, 1], Y[:, 1] = [-0.5, 2.0, 3.5], [3.0, 3.25, 9.0, 1.0]
+    walk = [[-0.5, -0.5, -0.5, -0.5], [2.0, 2.0, 2.0, 1.0], [3.0, 3.125, 3.5, 1.0]]
+    expected = 2.0 * np.exp(-0.5 * (X[:, :1] - Y[:, 0]) ** 2 / 0.49) + np.array(walk)
     np.testing.assert_allclose(kernel.gram(X, Y), expected, rtol=1e-5)
     np.testing.assert_allclose(kernel.diagonal(X), np.diag(kernel.gram(X, X)), rtol=1e-5)
 
 
 def test_signs_have_no_slope():
-    kernel, X = Monotone.of(RBF(), [1.0, 0.0]), np.random.default_rng(1).normal(size=(3, 2))
-    assert not np.any(jax.grad(lambda kernel: kernel.gram(X, X).sum())(kernel).signs)
+    kernel = Monotone(RBF(), [1.0, 0.0], [-1.0, -1.0], [1.0, 1.0]).for_features(2)
+    X = np.random.default_rng(1).normal(size=(3, 2))
+    slope = jax.grad(lambda kernel: kernel.gram(X, X).sum())(kernel)
+    assert not any(np.any(part) for part in (slope.signs, slope.low, slope.high, slope.is_there))
+    assert slope.log_variance[0] > 0.0 == slope.log_variance[1]
     assert signs_of(kernel).tolist() == [1.0, 0.0]
     assert signs_of(RBF()) is None
 

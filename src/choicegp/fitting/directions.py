@@ -6,13 +6,13 @@ import equinox as eqx
 import numpy as np
 
 from choicegp.checks import listed
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.record import Fitted
+from choicegp.fitting.record import Fitted, scaling
 from choicegp.inference.starts import FIRST_VARIANCE, covariance_at, recovered_sites
 from choicegp.model.kernels import Kernel
 from choicegp.model.monotone import Monotone, signs_of
 from choicegp.model.prior import STEP, UtilityPrior
-from choicegp.reading.encoding import FeatureEncoding
 
 Directions = tuple[tuple[str, int], ...]
 """Names of features, each with 1 where utilities rise with it and -1 where they fall."""
@@ -33,10 +33,11 @@ def directions_option(value: Any) -> Directions:
     return tuple((name, int(sign)) for name, sign in pairs)
 
 
-def directed(kernel: Kernel, directions: Directions, encoding: FeatureEncoding) -> Kernel:
+def directed(kernel: Kernel, directions: Directions, data: ChoiceData, standardize: bool) -> Kernel:
     """Return the kernel in which these features have parts of their own; the kernel itself where there are none."""
     if not directions or isinstance(kernel, Monotone):
         return kernel
+    encoding = data.encoding
     numeric = [column.name for column in encoding.columns if column.kind == "numeric"]
     unknown = [name for name, _ in directions if name not in numeric]
     if unknown:
@@ -47,7 +48,9 @@ def directed(kernel: Kernel, directions: Directions, encoding: FeatureEncoding) 
     signs = np.zeros(len(encoding.feature_names))
     for name, sign in directions:
         signs[list(encoding.feature_names).index(name)] = sign
-    return Monotone.of(kernel, signs)
+    centre, scale = scaling(data, standardize)
+    shown = (data.X[np.unique(data.flat_shown)] - centre) / scale
+    return Monotone(kernel, signs, shown.min(axis=0), shown.max(axis=0))
 
 
 def contradictions(fitted: Fitted) -> tuple[str, ...]:
@@ -88,9 +91,8 @@ def contradictions(fitted: Fitted) -> tuple[str, ...]:
 
 def _open(prior: UtilityPrior) -> UtilityPrior:
     """Return the prior in which features with a direction matter as they do where a fit begins, or more."""
-    variances = (prior.kernels.curve.log_variance, prior.kernels.line.log_variance)
-    wide = tuple(np.maximum(own, np.log(FIRST_VARIANCE)) for own in variances)
-    return eqx.tree_at(lambda one: (one.kernels.curve.log_variance, one.kernels.line.log_variance), prior, wide)
+    wide = np.maximum(prior.kernels.log_variance, np.log(FIRST_VARIANCE))
+    return eqx.tree_at(lambda one: one.kernels.log_variance, prior, wide)
 
 
 def _together(own: np.ndarray, shared: np.ndarray) -> np.ndarray:

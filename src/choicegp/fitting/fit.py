@@ -50,7 +50,7 @@ from choicegp.inference.starts import (
     rescaled,
     with_threshold,
 )
-from choicegp.model.monotone import signs_of
+from choicegp.model.monotone import signs_of, without_shared_steps
 from choicegp.model.prior import UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
@@ -335,4 +335,5 @@ def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
     if not options.learn_hyperparameters:
         return prior
     # Distances grow with the number of features.
+    prior = without_shared_steps(prior)
     return rescaled(prior, np.sqrt(n_features), FIRST_VARIANCE if options.method.begins_dense else 1.0)

@@ -108,8 +108,7 @@ class FitOptions(NamedTuple):
 
     def decided(self, data: ChoiceData | ChoiceFolder) -> "FitOptions":
         """Fill in the inference and the threshold, where they depend on the data."""
-        kernel = directed(self.kernel, self.directions, data.encoding)
-        self = self._replace(errors=self._errors_for(data), kernel=kernel)
+        self = self._replace(errors=self._errors_for(data))
         method = self.method
         if self.respondents != "pooled":
             return self._for_people(data)
@@ -131,6 +130,8 @@ class FitOptions(NamedTuple):
             raise ChoiceGPError(
                 f"monotone does not work with inference={method.name!r}: use inference='dense', or leave monotone out"
             )
+        if isinstance(data, ChoiceData):
+            self = self._replace(kernel=directed(self.kernel, self.directions, data, self.standardize))
         return self._replace(method=method, object_effects=effects)
 
     def _for_people(self, data: ChoiceData | ChoiceFolder) -> "FitOptions":

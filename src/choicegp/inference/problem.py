@@ -7,10 +7,8 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_places, padded_size, sets_by_shape
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
-from choicegp.model.monotone import Ordered
+from choicegp.model.monotone import N_STEPS, Ordered
 from choicegp.model.prior import STEP, THRESHOLD, Objects
-
-_STEPS = 12  # over the range of a feature along which utilities rise or fall
 
 
 class SetBatch(NamedTuple):
@@ -107,9 +105,9 @@ def _steps(X: np.ndarray, signs: np.ndarray, first: int) -> tuple[np.ndarray, tu
     """Return objects over the range of each feature with a sign, and the pairs of them that are ordered by it."""
     objects, pairs = [], []
     for j in np.flatnonzero(signs):
-        line = np.tile(X.mean(axis=0), (_STEPS, 1))
-        line[:, j] = np.linspace(X[:, j].min(), X[:, j].max(), _STEPS)
-        rows = first + len(objects) * _STEPS + np.arange(_STEPS)
+        line = np.tile(X.mean(axis=0), (N_STEPS + 1, 1))
+        line[:, j] = np.linspace(X[:, j].min(), X[:, j].max(), N_STEPS + 1)
+        rows = first + len(objects) * len(line) + np.arange(len(line))
         better, worse = (rows[1:], rows[:-1]) if signs[j] > 0 else (rows[:-1], rows[1:])
         objects.append(line)
         pairs.append(np.stack([better, worse]))

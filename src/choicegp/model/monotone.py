@@ -1,12 +1,16 @@
 """Utilities that may only rise, or only fall, with some features.
 
-Such a feature has a part of its own in every utility, a smooth curve and a line, beside what the other features say:
+Such a feature has a part of its own in every utility, beside what the other features say:
 
     u_i(x) = f_i(other features) + sum_j g_ij(x_j).
 
-What is asked of g_ij then is asked of u_i at all objects.  It is asked at a few steps over the range of the feature, as
-the answer to a question would be: of two objects that differ in it alone, the one that must be better is so in every
-utility, with an error far below that of people.
+g_ij is a line from knot to knot over the range of the feature, and continues as the first and the last of them beyond.
+Its steps from knot to knot are independent and normal, before it is asked that none goes the wrong way: then it is so
+at every object.  However large the steps are, half of each kind go the right way, so that asking for it says nothing
+about their size.  A part that is shared by all utilities would have to be right for all of them at once: it has no g.
+
+It is asked as the answer to a question would be: of two objects that differ in the feature alone, the one that must be
+better is so in every utility, with an error far below that of people.
 """
 
 from typing import ClassVar
@@ -21,89 +25,90 @@ from numpy.typing import ArrayLike
 
 from choicegp.model.derivatives import ExpectedDerivatives
 from choicegp.model.error_models import ErrorModel, Lapse, Masks, MasksOfSets, Samples
-from choicegp.model.kernels import Covariances, First, Kernel, Linear, Second
+from choicegp.model.kernels import Covariances, First, Kernel, Second
+from choicegp.model.prior import UtilityPrior
 from choicegp.model.probit import log_probit_and_hazard
-from choicegp.model.shapes import AnyArray
-from choicegp.model.waves import Additive
+from choicegp.model.shapes import AnyArray, Parameters
 
 NOISE = 0.1
 """Standard deviation of the error with which a step is known to go up, in units of the scale of people's errors."""
-_NOTHING = -80.0  # log variance of a part that is not there
+N_STEPS = 8
+"""Steps over the range of a feature with a direction."""
+_SQUEEZED = 4.0
 
 
 class Monotone(Kernel):
-    """A kernel of some features, and a curve and a line in each of the others, which rise or fall.
+    """A kernel of some features, and steps along each of the others, with which utilities rise or fall.
 
     Parameters
     ----------
     kernel : Kernel
         Of the features without a direction.
-    curve : Additive
-    line : Linear
-        Of the features with a direction.
     signs : sequence of float
         For each feature 1 where utilities rise with it, -1 where they fall and 0 for those without a direction.
+    low, high : sequence of float
+        The range of each feature.
+    variance : float
+        Of g: half of the change of g over the range of a feature has about this variance.
 
     Examples
     --------
     A step along the first feature is the same whatever the second is:
 
     >>> from choicegp.model.kernels import RBF
-    >>> kernel = Monotone.of(RBF(), [-1.0, 0.0])
+    >>> kernel = Monotone(RBF(), [-1.0, 0.0], [0.0, 0.0], [2.0, 9.0]).for_features(2)
     >>> at = jnp.array([[0.0, 0.0], [1.0, 0.0], [0.0, 9.0], [1.0, 9.0]])
     >>> step = kernel.gram(at[:1], at) - kernel.gram(at[1:2], at)
-    >>> step = step[:, :2] - step[:, 2:]  # covariances with what the second feature changes
-    >>> bool(jnp.allclose(step, 0.0, atol=1e-6))
+    >>> bool(jnp.allclose(step[:, :2], step[:, 2:], atol=1e-6))
     True
     """
 
     kernel: Kernel
-    curve: Additive
-    line: Linear
-    signs: Float[AnyArray, "*d c"]  # never learned
+    log_variance: Parameters
+    # Never learned:
+    signs: Float[AnyArray, "*d c"]
+    low: Float[AnyArray, "*d c"]
+    high: Float[AnyArray, "*d c"]
+    is_there: Float[AnyArray, "*d"]  # 0 for a part of the utilities that has no g
 
     def __init__(
-        self, kernel: Kernel, curve: Additive | None = None, line: Linear | None = None, signs: ArrayLike = ()
+        self, kernel: Kernel, signs: ArrayLike = (), low: ArrayLike = (), high: ArrayLike = (), variance: float = 1.0
     ) -> None:
-        self.signs = np.asarray(signs, float)
-        one = np.ones(max(1, self.signs.size))
         self.kernel = kernel
-        self.curve = Additive(one, one) if curve is None else curve
-        self.line = Linear(one) if line is None else line
-
-    @classmethod
-    def of(cls, kernel: Kernel, signs: ArrayLike) -> "Monotone":
-        """Make the kernel for these signs, (c,), with one curve and one line for each feature."""
-        return cls(kernel, signs=signs).for_features(np.size(signs))
+        self.signs = np.asarray(signs, float)
+        # An inference holds all numbers of a prior within the bounds of logarithms: ranges must not leave them.
+        self.low, self.high = (np.arcsinh(np.asarray(end, float)) / _SQUEEZED for end in (low, high))
+        self.log_variance = np.full(self.signs.shape, np.log(variance))
+        self.is_there = np.ones(())
 
     def gram(self, X1: First, X2: Second) -> Covariances:
         """Return the covariances (n1, n2) between the objects of X1 (n1, c) and X2 (n2, c)."""
-        (free1, own1), (free2, own2) = self._parted(X1), self._parted(X2)
-        return self.kernel.gram(free1, free2) + self._curve.gram(own1, own2) + self.line.gram(own1, own2)
+        return self.kernel.gram(self._free(X1), self._free(X2)) + self._steps(X1) @ self._steps(X2).T
 
     def diagonal(self, X: Float[AnyArray, "n c"]) -> Float[Array, " n"]:
         """Return the variances (n,) at the objects of X (n, c)."""
-        free, own = self._parted(X)
-        return self.kernel.diagonal(free) + self._curve.diagonal(own) + self.line.diagonal(own)
+        return self.kernel.diagonal(self._free(X)) + jnp.sum(self._steps(X) ** 2, axis=1)
 
     def for_features(self, n_features: int) -> "Monotone":
         """Return the same kernel with one lengthscale for each of ``n_features`` features."""
-        parts = (part.for_features(n_features) for part in (self.kernel, self.curve, self.line))
-        return Monotone(*parts, self.signs)  # type: ignore[arg-type]  # each part is of its own kind again
+        return eqx.tree_at(lambda one: one.kernel, self, self.kernel.for_features(n_features))
 
-    @property
-    def _curve(self) -> Additive:
-        """The curve, without a part for features that have no direction."""
-        there = jax.lax.stop_gradient(self.signs) != 0.0
-        return eqx.tree_at(
-            lambda one: one.log_variance, self.curve, jnp.where(there, self.curve.log_variance, _NOTHING)
-        )
+    def _free(self, X: Float[AnyArray, "n c"]) -> Array:
+        """Return the features (n, c) without a direction; the others are zero."""
+        return jnp.where((jax.lax.stop_gradient(self.signs) != 0.0)[None, :], 0.0, jnp.asarray(X))
 
-    def _parted(self, X: Float[AnyArray, "n c"]) -> tuple[Array, Array]:
-        """Return the features without a direction, and those with one; the others are zero in each."""
-        there = (jax.lax.stop_gradient(self.signs) != 0.0)[None, :]
-        X = jnp.asarray(X)
-        return jnp.where(there, 0.0, X), jnp.where(there, X, 0.0)
+    def _steps(self, X: Float[AnyArray, "n c"]) -> Array:
+        """Return how many of each step lie below the objects, (n, c N_STEPS), in units of the steps' sizes."""
+        fixed = jax.lax.stop_gradient((self.signs, self.low, self.high, self.is_there))
+        signs, is_there = fixed[0], fixed[3]
+        low, high = (jnp.sinh(_SQUEEZED * end) for end in fixed[1:3])
+        there = jnp.where(signs != 0.0, is_there, 0.0)
+        place = (jnp.asarray(X) - low) / jnp.where(high > low, high - low, 1.0) * N_STEPS
+        first = np.where(np.arange(N_STEPS) == 0, -np.inf, 0.0)
+        last = np.where(np.arange(N_STEPS) == N_STEPS - 1, np.inf, 1.0)
+        below = jnp.clip(place[:, :, None] - np.arange(N_STEPS), first, last)
+        size = there * 2.0 / N_STEPS * jnp.exp(0.5 * self.log_variance)
+        return (below * size[:, None]).reshape(below.shape[0], -1)
 
 
 class Ordered(ErrorModel):
@@ -135,3 +140,12 @@ class Ordered(ErrorModel):
 def signs_of(kernels: Kernel) -> np.ndarray | None:
     """Return the signs (c,) that the kernels of a prior, or one kernel, ask for; None where they ask for none."""
     return np.atleast_2d(np.asarray(kernels.signs))[0] if isinstance(kernels, Monotone) else None
+
+
+def without_shared_steps(prior: UtilityPrior) -> UtilityPrior:
+    """Leave the steps of features with a direction out of a part that is shared by all utilities."""
+    if not prior.shared or not isinstance(prior.kernels, Monotone):
+        return prior
+    own = np.ones(prior.n_parts)
+    own[0] = 0.0
+    return eqx.tree_at(lambda one: one.kernels.is_there, prior, own)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from choicegp.fitting.pairwise import FittedPairs
 
 _MODEL = TypeVar("_MODEL")
-_CHILDREN = ("first", "second", "kernel", "curve", "line")
+_CHILDREN = ("first", "second", "kernel")
 _KERNELS: dict[str, Any] = {
     name: kind
     for name, kind in {
