@@ -28,7 +28,7 @@ def true_shares(utilities: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray
     """Return the shares of people with utilities (R, t, d) who keep and take each object of an assortment."""
     with computing():
         found = answered(utilities[None, :, rows], DISCERNIBILITY, None, "equal")
-    return {"keep": found.keep[0].mean(axis=0), "take": found.take[0].mean(axis=0)}
+    return {"kept": found.keep[0].mean(axis=0), "taken": found.take[0].mean(axis=0)}
 
 
 def judged(kind: str, seed: int, intervals: str) -> dict[str, list[tuple[float, float, float]]]:
@@ -42,7 +42,7 @@ def judged(kind: str, seed: int, intervals: str) -> dict[str, list[tuple[float, 
     found: dict[str, list[tuple[float, float, float]]] = {}
 
     def judge(name: str, column: str, table: object, truth: np.ndarray) -> None:
-        middle, low, high = (table[f"{column}{end}"].to_numpy() for end in ("", "_low", "_high"))
+        middle, low, high = (table[f"{column}{end}"].to_numpy() for end in ("", "_lower", "_upper"))
         held = (low <= truth) & (truth <= high)
         found.setdefault(name, []).extend(zip(held, high - low, np.abs(middle - truth), strict=True))
 
@@ -50,13 +50,13 @@ def judged(kind: str, seed: int, intervals: str) -> dict[str, list[tuple[float, 
     table = model.shares({k: rows[:SIZE] for k, rows in enumerate(sets)})
     for k, rows in enumerate(sets):
         truth = true_shares(study.utilities, rows[:SIZE])
-        for name in ("keep", "take"):
-            judge(name, name, table[table["assortment"] == k], truth[name])
+        for name in ("kept", "taken"):
+            judge(name, name, table[table["set"] == k], truth[name])
         if k < 5:  # the first object becomes another: the same draws before and after
             new = dict(zip(study.data.encoding.feature_names, study.data.X[rows[SIZE]], strict=True))
             change = model.what_if(list(rows[:SIZE]), {int(rows[0]): new})
             after = true_shares(study.utilities, np.append(rows[SIZE], rows[1:SIZE]))
-            for name in ("keep", "take"):
+            for name in ("kept", "taken"):
                 judge(f"{name}, difference", f"{name}_difference", change, after[name] - truth[name])
     return found
 

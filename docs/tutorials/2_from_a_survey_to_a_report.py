@@ -110,7 +110,7 @@ picture = plots.plot_effects(model, ["litres", "grams", "price", "closure"])
 
 shares = model.shares({"today": list(bags.index[:3]), "with bag 13": [*bags.index[:3], "bag 13"]})
 picture = plots.plot_shares(shares)
-shares[["assortment", "object", "keep", "keep_low", "keep_high"]].round(2)
+shares[["set", "object", "kept", "kept_lower", "kept_upper"]].round(2)
 
 # %%
 # A model is one file, which contains no code. From it, one command makes one page to mail:

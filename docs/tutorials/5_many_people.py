@@ -56,7 +56,7 @@ pd.DataFrame(
 # %%
 # Shares of an assortment
 # -----------------------
-# ``keep`` is the share of people who would not reject an object, ``take`` the share who take it when each person takes
+# ``kept`` is the share of people who would not reject an object, ``taken`` the share who take it when each person takes
 # one of the objects that she keeps.
 
 objects = pd.DataFrame(study.data.X, columns=study.data.feature_names, index=[f"product {i}" for i in range(12)])

@@ -220,7 +220,7 @@ def test_shares_of_assortments_are_printed_or_written(run, table, tmp_path):
     ).save("model.cgp")
     code, out, err = run("shares", "model.cgp", table)
     assert (code, err) == (0, "")
-    assert out.split()[:4] == ["assortment", "object", "keep", "keep_low"]
+    assert out.split()[:4] == ["set", "object", "kept", "kept_lower"]
     code, out, _ = run("shares", "model.cgp", table, "-o", "shares.csv", "--take", "best")
     assert (code, out) == (0, "Shares of 2 assortments are in shares.csv.\n")
     assert pd.read_csv(tmp_path / "shares.csv")["object"].tolist() == ["pen", "ink", "pen", "cap"]

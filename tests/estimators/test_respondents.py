@@ -237,9 +237,9 @@ def test_cross_validation_says_how_people_are_related(halves, monkeypatch, gains
 def test_shares_are_the_mean_of_what_people_are_predicted_to_keep(model, study):
     asked = ChoiceData.from_sets(study.data.X, [[0, 3, 7]] * 6, respondents=range(6))
     expected = np.mean(model.predict_proba(asked), axis=0)
-    np.testing.assert_allclose(model.shares({"one": [0, 3, 7]}, n_draws=600)["keep"], expected, atol=0.03)
+    np.testing.assert_allclose(model.shares({"one": [0, 3, 7]}, n_draws=600)["kept"], expected, atol=0.03)
     new = model.shares({"one": [0, 3, 7]}, n_draws=40, people="new")
-    np.testing.assert_allclose(new["keep"], model.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
+    np.testing.assert_allclose(new["kept"], model.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
 
 
 @pytest.fixture(scope="module")
@@ -261,9 +261,9 @@ def test_people_are_sampled_by_default(sampled, model, halves, study):
     asked = ChoiceData.from_sets(study.data.X, [[0, 3, 7]] * 6, respondents=range(6))
     expected = np.mean(sampled.predict_proba(asked), axis=0)
     shares = sampled.shares({"one": [0, 3, 7]}, n_draws=320)
-    np.testing.assert_allclose(shares["keep"], expected, atol=0.03)
+    np.testing.assert_allclose(shares["kept"], expected, atol=0.03)
     new = sampled.shares({"one": [0, 3, 7]}, n_draws=64, people="new")
-    np.testing.assert_allclose(new["keep"], sampled.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
+    np.testing.assert_allclose(new["kept"], sampled.predict_proba(replace(asked, respondents=None))[0], atol=0.08)
     # Draws know more than one setting of the hyperparameters: the population is less certain.
     assert np.mean(sampled.utilities(test).sd) > np.mean(model.utilities(test).sd)
 
@@ -304,7 +304,7 @@ def test_new_people_are_as_those_who_are_alike(segments, tmp_path):
     assert 0.3 < average[0] < 0.7
     # The population at large has the respondents' covariates: each object is kept by one segment.
     shares = segments.shares({"both": [0, 11]}, people="new", n_draws=20)
-    assert np.all((shares["keep"] > 0.35) & (shares["keep"] < 0.65))
+    assert np.all((shares["kept"] > 0.35) & (shares["kept"] < 0.65))
     segments.save(tmp_path / "segments.cgp")
     loaded = ChoiceGP.load(tmp_path / "segments.cgp")
     with pytest.warns(UserWarning, match="not known"):

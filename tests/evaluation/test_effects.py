@@ -287,7 +287,7 @@ class TestDraws:
     def test_a_frame_has_a_row_for_each_utility_feature_and_value(self, effects):
         found = effects[-1]
         frame = found.frame()
-        assert frame.columns.tolist() == ["utility", "feature", "value", "mean", "lower", "upper"]
+        assert frame.columns.tolist() == ["utility", "feature", "value", "effect", "lower", "upper"]
         assert len(frame) == 2 * 2 * N_GRID
         own = frame[(frame["utility"] == 2) & (frame["feature"] == "x0")]
         assert own["value"].tolist() == found.features[0].grid.tolist()

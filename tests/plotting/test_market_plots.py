@@ -13,13 +13,13 @@ pytestmark = pytest.mark.usefixtures("no_pyplot_figures")
 
 def numbers(name, n, start=0.2):
     middle = start + 0.1 * np.arange(n)
-    return {name: middle, f"{name}_low": middle - 0.05, f"{name}_high": middle + 0.1}
+    return {name: middle, f"{name}_lower": middle - 0.05, f"{name}_upper": middle + 0.1}
 
 
 def test_shares_have_a_panel_for_each_assortment():
     names = ["today"] * 3 + ["later"] * 2
     frame = pd.DataFrame(
-        {"assortment": names, "object": ["A", "B", "none", "A", "B"], **numbers("keep", 5), **numbers("take", 5, 0.1)}
+        {"set": names, "object": ["A", "B", "none", "A", "B"], **numbers("kept", 5), **numbers("taken", 5, 0.1)}
     )
     today, later = plots.plot_shares(frame)
     assert (today.get_title(), later.get_title()) == ("today", "later")
@@ -31,9 +31,10 @@ def test_shares_have_a_panel_for_each_assortment():
 
 
 def test_changes_are_drawn_around_what_was_before():
-    changes = {**numbers("keep_difference", 2, 0.0), **numbers("take_difference", 2, -0.1)}
-    before = {"keep_before": [0.3, 0.5], "take_before": [0.2, 0.3], "keep_after": [0.3, 0.6], "take_after": [0.1, 0.3]}
-    frame = pd.DataFrame({"object": ["A", "B"], **before, **changes})
+    changes = {**numbers("kept_difference", 2, 0.0), **numbers("taken_difference", 2, -0.1)}
+    kept = {"kept_before": [0.3, 0.5], "kept_after": [0.3, 0.6]}
+    taken = {"taken_before": [0.2, 0.3], "taken_after": [0.1, 0.3]}
+    frame = pd.DataFrame({"object": ["A", "B"], **kept, **taken, **changes})
     keep, take = plots.plot_what_if(frame)
     label = "After them, with the 95%\ninterval of the difference."
     np.testing.assert_allclose(bars(keep, label)[0][:, 0], [0.3, 0.6])
@@ -42,9 +43,9 @@ def test_changes_are_drawn_around_what_was_before():
 
 
 def test_nothing_is_left_of_what_is_withdrawn_and_shares_stay_between_0_and_1():
-    ends = {"difference": [-0.3, 0.4], "difference_low": [-0.5, 0.3], "difference_high": [-0.1, 0.6]}
+    ends = {"difference": [-0.3, 0.4], "difference_lower": [-0.5, 0.3], "difference_upper": [-0.1, 0.6]}
     shares = {"before": [0.3, 0.5], "after": [0.0, 0.9], **ends}
-    frame = pd.DataFrame({"object": ["A", "B"]} | {f"{n}_{k}": v for n in ("keep", "take") for k, v in shares.items()})
+    frame = pd.DataFrame({"object": ["A", "B"]} | {f"{n}_{k}": v for n in ("kept", "taken") for k, v in shares.items()})
     keep, _ = plots.plot_what_if(frame)
     points, drawn = bars(keep, "After them, with the 95%\ninterval of the difference.")
     np.testing.assert_allclose(points[:, 0], [0.0, 0.9])
@@ -54,21 +55,21 @@ def test_nothing_is_left_of_what_is_withdrawn_and_shares_stay_between_0_and_1():
 def test_elasticities_are_a_table_with_clear_ones_in_bold():
     frame = pd.DataFrame({
         "changed": ["A", "A", "B", "B"], "object": ["A", "B"] * 2, "kind": ["own", "cross", "cross", "own"],
-        **numbers("keep", 4, 0.0), **numbers("take", 4, -1.0),
+        **numbers("kept", 4, 0.0), **numbers("taken", 4, -1.0),
     })  # fmt: skip
     texts = plots.plot_elasticities(frame).texts
     assert texts[0].get_text() == "0.00\n-0.05 to 0.10"
     assert [text.get_fontweight() for text in texts] == ["normal", "bold", "bold", "bold"]
-    assert plots.plot_elasticities(frame, share="take").texts[0].get_text().startswith("-1.00")
-    large = frame.assign(keep=[-0.001, 1234.5, 0.0, 0.0])
+    assert plots.plot_elasticities(frame, share="taken").texts[0].get_text().startswith("-1.00")
+    large = frame.assign(kept=[-0.001, 1234.5, 0.0, 0.0])
     assert [text.get_text().split()[0] for text in plots.plot_elasticities(large).texts[:2]] == ["0.00", "1234"]
-    with pytest.raises(ChoiceGPError, match="share must be 'keep' or 'take'"):
+    with pytest.raises(ChoiceGPError, match="share must be 'kept' or 'taken'"):
         plots.plot_elasticities(frame, share="all")
 
 
 def test_an_object_without_a_price_says_so():
     frame = pd.DataFrame({"object": ["A", "B"], **numbers("worth", 2), "no_price": [0.0, 0.6]})
-    frame.loc[1, ["worth", "worth_low", "worth_high"]] = np.nan
+    frame.loc[1, ["worth", "worth_lower", "worth_upper"]] = np.nan
     ax = plots.plot_worth(frame)
     assert [text.get_text() for text in ax.texts] == ["no such price in 60% of the draws"]
     assert len(ax.get_xticks()) > 0

@@ -18,12 +18,14 @@ PRODUCTS = pd.DataFrame(
 )
 
 
-def known_model(monkeypatch, utilities, *, errors=DISCERNIBILITY, n_people=None, lapse=None, products=PRODUCTS):
+def known_model(
+    monkeypatch, utilities, *, errors=DISCERNIBILITY, n_people=None, lapse=None, products=PRODUCTS, shown=None
+):
     """Return a model with given utilities; those are draws (S, R, n, d) of a table of features, the threshold last.
 
     With a number of people it is a model of many, who are numbered.
     """
-    shown = [list(products.index)]
+    shown = shown or [list(products.index)]
     data = ChoiceData.from_sets(products, shown, shown, by="id")
     posterior = SimpleNamespace(
         lapse=lapse, prior=SimpleNamespace(log_effect_variance=None), n_utilities=2, objects=SimpleNamespace(X=data.X)

@@ -42,25 +42,25 @@ def test_elasticities_are_derivatives_of_the_true_shares(people):
         less.loc[row.changed, "price"] *= 1 - h
         place = THREE.index.get_loc(row.object)
         true = (np.log(kept(more)) - np.log(kept(less)))[:, place] / (2 * h)
-        assert row.keep == pytest.approx(true.mean(), rel=0.02, abs=2e-4)
-        assert row.keep_low <= row.keep <= row.keep_high
+        assert row.kept == pytest.approx(true.mean(), rel=0.02, abs=2e-4)
+        assert row.kept_lower <= row.kept <= row.kept_upper
         assert row.kind == ("own" if row.changed == row.object else "cross")
     own = found[found["kind"] == "own"]
     assert len(found) == 9
-    assert np.all(own["keep"] < 0)
+    assert np.all(own["kept"] < 0)
 
 
 def test_a_feature_without_effect_has_no_elasticity(monkeypatch):
     model = known_model(monkeypatch, linear_utility, products=PRODUCTS.assign(weight=[1.0, 2.0, 3.0, 4.0]))
     found = model.elasticities("weight", **FEW)
-    assert np.all(found[["keep", "keep_low", "keep_high", "take", "take_low", "take_high"]] == 0.0)
+    assert np.all(found[["kept", "kept_lower", "kept_upper", "taken", "taken_lower", "taken_upper"]] == 0.0)
 
 
 def test_worth_is_the_ratio_of_two_slopes(monkeypatch):
     model = known_model(monkeypatch, linear_utility)
     found = model.worth("speed", change=1.5, assortment=["A", "B", "C"], **FEW)
     np.testing.assert_allclose(found["worth"], 150.0, rtol=0.02)
-    np.testing.assert_allclose(found["worth_low"], found["worth_high"])
+    np.testing.assert_allclose(found["worth_lower"], found["worth_upper"])
     assert np.all(found["no_price"] == 0.0)
     assert found["in_words"].str.fullmatch(r"price may change by 1\S+ \(95% interval 1\S+ to 1\S+\)").all()
 
@@ -70,7 +70,7 @@ def test_worth_leaves_the_share_as_it_was(people):
     for name in ("A", "B"):
         row = found.loc[name]
         # Two draws: the ends of the interval name both.
-        spread = (row["worth_high"] - row["worth_low"]) / 0.95
+        spread = (row["worth_upper"] - row["worth_lower"]) / 0.95
         draws = row["worth"] + np.array([-0.5, 0.5]) * spread
         before = two_goals(THREE, np.random.default_rng(0), 2, n_people=3)[:, [1]]
         place = THREE.index.get_loc(name)
@@ -129,7 +129,7 @@ def test_everybody_goes_somewhere_when_an_object_is_withdrawn(monkeypatch, error
     assert found["diverted"].sum() == pytest.approx(1.0)
     assert found["instead"].sum() == pytest.approx(1.0)
     change = model.what_if(THREE, {"B": None}, **FEW).set_index("object")
-    gained = change["take_difference"].drop("B") / change["take_before"]["B"]
+    gained = change["taken_difference"].drop("B") / change["taken_before"]["B"]
     np.testing.assert_allclose(found["diverted"], gained[found["object"]], atol=0.05)  # a mean of ratios
 
 
@@ -155,10 +155,49 @@ def test_bad_questions_are_answered_clearly(people, call, message):
         call(people)
 
 
-def test_many_training_objects_are_no_assortment(monkeypatch):
-    many = pd.concat([PRODUCTS] * 3).set_axis(list("ABCDEFGHIJKL"))
-    with pytest.raises(ChoiceGPError, match="12 objects, which are no assortment: pass assortment="):
-        known_model(monkeypatch, linear_utility, products=many).elasticities("price")
+MANY = pd.concat([PRODUCTS, PRODUCTS, PRODUCTS.assign(price=PRODUCTS["price"] + 50)]).set_axis(list("ABCDEFGHIJKL"))
+SHOWN = [["A", "B", "C"], ["I", "B", "L"], ["D", "B", "A"], *[[i, j] for i, j in zip("EFGHJK", "FGHEKJ", strict=True)]]
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """Return a model of three people who have seen small sets of twelve objects."""
+    return known_model(monkeypatch, partial(two_goals, n_people=3), n_people=3, products=MANY, shown=SHOWN)
+
+
+def test_elasticities_are_of_shares_averaged_over_the_training_sets(many):
+    found = many.elasticities("price", **FEW).set_index(["changed", "object"])
+    h = 1e-5
+    shares = {}
+    for sign in (h, -h):
+        changed = MANY.copy()
+        changed.loc["B", "price"] *= 1 + sign
+        both = [kept(changed.loc[names])[:, names.index("A")] for names in SHOWN if {"A", "B"} <= set(names)]
+        assert len(both) == 2
+        shares[sign] = np.log(np.mean(both, axis=0))
+    true = np.mean(shares[h] - shares[-h]) / (2 * h)
+    assert found.loc[("B", "A"), "kept"] == pytest.approx(true, rel=0.02, abs=2e-4)
+    assert ("A", "L") not in found.index
+    assert set(found.index.get_level_values("changed")) == set(MANY.index)
+
+
+def test_worth_and_diversion_are_of_the_training_sets_too(many):
+    worth = many.worth("speed", change=0.2, **FEW)
+    assert sorted(worth["object"]) == sorted(MANY.index)
+    alone = many.worth("speed", change=0.2, assortment=["I", "B", "L"], **FEW).set_index("object")["worth"]
+    assert 0.0 < alone["I"] == pytest.approx(worth.set_index("object").loc["I", "worth"])  # I is in no other set
+    diversion = many.diversion("B", **FEW)
+    assert diversion["object"].tolist() == ["A", "C", "I", "L", "D"]
+    assert diversion["diverted"].sum() == pytest.approx(1.0)
+    assert diversion["instead"].sum() == pytest.approx(1.0)
+    with pytest.raises(ChoiceGPError, match="the training data have no object 'Z': pass assortment="):
+        many.diversion("Z")
+
+
+def test_large_training_sets_are_no_assortments(monkeypatch):
+    model = known_model(monkeypatch, linear_utility, products=MANY)
+    with pytest.raises(ChoiceGPError, match="no set of the training data has 2 to 10 objects: pass assortment="):
+        model.elasticities("price")
 
 
 def test_worth_agrees_with_the_willingness_to_pay_of_a_logit():

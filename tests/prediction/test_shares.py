@@ -84,12 +84,12 @@ def test_an_object_alone_is_kept():
 
 def test_the_frame_has_every_object_with_its_intervals(model):
     found = model.shares({"today": PRODUCTS, "small": ["B", "A"]}, n_draws=50)
-    assert found["assortment"].tolist() == ["today"] * 5 + ["small"] * 3
+    assert found["set"].tolist() == ["today"] * 5 + ["small"] * 3
     assert found["object"].tolist() == ["A", "B", "C", "D", "none", "B", "A", "none"]
-    assert found.columns[2:].tolist() == ["keep", "keep_low", "keep_high", "take", "take_low", "take_high"]
-    for name in ("keep", "take"):
-        assert np.all((found[f"{name}_low"] <= found[name]) & (found[name] <= found[f"{name}_high"]))
-    np.testing.assert_allclose(found.groupby("assortment")["take"].sum(), 1.0)
+    assert found.columns[2:].tolist() == ["kept", "kept_lower", "kept_upper", "taken", "taken_lower", "taken_upper"]
+    for name in ("kept", "taken"):
+        assert np.all((found[f"{name}_lower"] <= found[name]) & (found[name] <= found[f"{name}_upper"]))
+    np.testing.assert_allclose(found.groupby("set")["taken"].sum(), 1.0)
 
 
 def test_the_order_of_objects_has_no_influence(model):
@@ -108,21 +108,21 @@ def test_few_objects_at_a_time_give_shares_of_all_assortments(model, monkeypatch
     monkeypatch.setattr("choicegp.prediction.shares._MOST_TOGETHER", 4)
     monkeypatch.setattr("choicegp.prediction.shares._NUMBERS", 100)
     found = model.shares({"x": ["A", "C"], "y": ["B", "C", "D"], "z": ["A", "B"]}, n_draws=31)
-    assert found["assortment"].unique().tolist() == ["x", "y", "z"]
-    np.testing.assert_allclose(found.groupby("assortment")["take"].sum(), 1.0)
+    assert found["set"].unique().tolist() == ["x", "y", "z"]
+    np.testing.assert_allclose(found.groupby("set")["taken"].sum(), 1.0)
 
 
 def test_shares_are_means_over_people(monkeypatch):
     model = known_model(monkeypatch, partial(two_goals, n_people=3), n_people=3)
-    each = [model.shares({"all": PRODUCTS}, n_draws=20, people=[f"r{i}"])["keep"] for i in range(3)]
-    np.testing.assert_allclose(model.shares({"all": PRODUCTS}, n_draws=20)["keep"], np.mean(each, axis=0))
+    each = [model.shares({"all": PRODUCTS}, n_draws=20, people=[f"r{i}"])["kept"] for i in range(3)]
+    np.testing.assert_allclose(model.shares({"all": PRODUCTS}, n_draws=20)["kept"], np.mean(each, axis=0))
 
 
 def test_no_change_makes_no_difference(model):
     found = model.what_if(["A", "B", "C"], {"B": {"price": 700}}, n_draws=20)
     assert found["object"].tolist() == ["A", "B", "C", "none"]
-    for name in ("keep", "take"):
-        assert np.all(found[[f"{name}_difference{end}" for end in ("", "_low", "_high")]] == 0.0)
+    for name in ("kept", "taken"):
+        assert np.all(found[[f"{name}_difference{end}" for end in ("", "_lower", "_upper")]] == 0.0)
 
 
 def test_a_change_is_the_difference_of_two_assortments(model):
@@ -130,20 +130,20 @@ def test_a_change_is_the_difference_of_two_assortments(model):
     after = PRODUCTS.copy()
     after.loc["D", ["price", "colour"]] = [600.0, "red"]
     after.loc["C", "speed"] = 1.5
-    shares = model.shares({"before": PRODUCTS, "after": after}, n_draws=20).set_index(["assortment", "object"])
-    for name in ("keep", "take"):
+    shares = model.shares({"before": PRODUCTS, "after": after}, n_draws=20).set_index(["set", "object"])
+    for name in ("kept", "taken"):
         np.testing.assert_allclose(found[f"{name}_before"], shares.loc["before", name])
         np.testing.assert_allclose(found[f"{name}_after"], shares.loc["after", name])
         difference = found[f"{name}_difference"]
         np.testing.assert_allclose(difference, found[f"{name}_after"] - found[f"{name}_before"], atol=1e-12)
-    assert found["keep_difference"][3] > 0
+    assert found["kept_difference"][3] > 0
 
 
 def test_a_withdrawn_object_is_not_taken(model):
     found = model.what_if(PRODUCTS, {"D": None}, n_draws=20).set_index("object")
-    assert found.loc["D", "take_after"] == 0.0
+    assert found.loc["D", "taken_after"] == 0.0
     left = model.shares({"left": ["A", "B", "C"]}, n_draws=20).set_index("object")
-    np.testing.assert_allclose(found.drop(index="D")["take_after"], left["take"])
+    np.testing.assert_allclose(found.drop(index="D")["taken_after"], left["taken"])
 
 
 def test_objects_outside_the_training_range_are_named(model):

@@ -20,11 +20,12 @@ class MarketNumbers(CheckedAnswers):
     """Numbers about assortments, each with a 95% interval from joint draws of all people's utilities.
 
     All methods take the same options.  ``assortment`` is a DataFrame of features whose index holds the objects' ids, or
-    a list of ids of objects of the training data; by default all objects of the training data, if there are at most
-    ten.  ``people`` says whose shares these are, for a model of many people: by default all respondents; a list of
-    respondents; or ``"new"`` for the population at large, for which 300 new people stand, drawn anew in every draw.  A
-    model that pools all answers knows one person.  ``n_draws`` is the number of joint draws, and the same
-    ``random_state`` gives the same result.
+    a list of ids of objects of the training data.  By default it is all objects of the training data, if there are at
+    most ten, and otherwise up to twenty sets of the training data, over which shares are averaged.  ``people`` says
+    whose shares these are, for a model of many people: by default all respondents; a list of respondents; or ``"new"``
+    for the population at large, for which 300 new people stand, drawn anew in every draw.  A model that pools all
+    answers knows one person.  ``n_draws`` is the number of joint draws, and the same ``random_state`` gives the same
+    result.
     """
 
     def shares(
@@ -49,9 +50,9 @@ class MarketNumbers(CheckedAnswers):
         Returns
         -------
         DataFrame
-            One row for each assortment and object: keep, take, and the ends of their 95% intervals (``keep_low``,
-            ``keep_high``, ``take_low``, ``take_high``).  Where the model has a threshold, a last row ``none`` has the
-            share of people who keep nothing; the column take sums to one.
+            One row for each set (an assortment) and object: kept, taken, and the ends of their 95% intervals
+            (``kept_lower``, ``kept_upper``, ``taken_lower``, ``taken_upper``).  Where the model has a threshold, a last
+            row ``none`` has the share of people who keep nothing; the column taken sums to one.
 
         Examples
         --------
@@ -59,7 +60,7 @@ class MarketNumbers(CheckedAnswers):
         >>> data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
         >>> model = ChoiceGP(n_utilities=1, intervals="none", max_iter=60).fit(data)
         >>> found = model.shares({"all": [0, 1, 2], "without the best": [0, 1]})
-        >>> found.groupby("assortment")["take"].sum().round(6).tolist()
+        >>> found.groupby("set")["taken"].sum().round(6).tolist()
         [1.0, 1.0]
         """
         self._check_fitted()
@@ -87,7 +88,7 @@ class MarketNumbers(CheckedAnswers):
         Returns
         -------
         DataFrame
-            One row for each object: ``keep_before``, ``keep_after`` and ``keep_difference`` with the ends of its 95%
+            One row for each object: ``kept_before``, ``kept_after`` and ``kept_difference`` with the ends of its 95%
             interval, from the same draws before and after; the same of take.
         """
         self._check_fitted()
@@ -108,7 +109,7 @@ class MarketNumbers(CheckedAnswers):
         feature : str
             A numeric feature.
         assortment : DataFrame or list of ids, optional
-            At most ten objects; by default all objects of the training data.
+            At most ten objects; by default all objects or sets of the training data.
         step : float
             Relative change, up and down, of which the difference of log shares is taken.
         take, n_draws, random_state, people
@@ -144,7 +145,7 @@ class MarketNumbers(CheckedAnswers):
         change : float or category
             By how much the feature rises; of a feature of categories, the new category.
         assortment : DataFrame or list of ids, optional
-            At most ten objects; by default all objects of the training data.
+            At most ten objects; by default all objects or sets of the training data.
         n_draws, random_state, people
             As in `shares`.
 
@@ -172,7 +173,7 @@ class MarketNumbers(CheckedAnswers):
         object_id : object
             Id of the object that is withdrawn.
         assortment : DataFrame or list of ids, optional
-            At most ten objects; by default all objects of the training data.
+            At most ten objects; by default all objects or sets of the training data.
         take, n_draws, random_state, people
             As in `shares`.
 

@@ -233,7 +233,7 @@ class UtilityGP(Estimator):
         Returns
         -------
         DataFrame
-            Columns utility (from 1), feature, value, mean, lower and upper.
+            Columns utility (from 1), feature, value (a number, or a category), effect, lower and upper.
         """
         from choicegp.evaluation.effects import model_effects
 

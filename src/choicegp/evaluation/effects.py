@@ -136,13 +136,13 @@ class Effects(NamedTuple):
         return tuple(feature.name for feature in self.features)
 
     def frame(self) -> "pd.DataFrame":
-        """Return one row for each utility (from 1), feature and value, with mean and 95% band of the effect."""
+        """Return one row for each utility (from 1), feature and value, with the effect and its 95% band."""
         import pandas as pd
 
         parts = [
             pd.DataFrame({
                 "utility": i + 1, "feature": one.name, "value": pd.Series(one.grid, dtype=object),
-                "mean": one.mean[:, i], "lower": one.low[:, i], "upper": one.high[:, i],
+                "effect": one.mean[:, i], "lower": one.low[:, i], "upper": one.high[:, i],
             })
             for i in range(len(self.direction)) for one in self.features
         ]  # fmt: skip

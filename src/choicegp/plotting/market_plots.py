@@ -20,6 +20,7 @@ _BAR: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "markersize": 5, "lin
 _KEEP: dict[str, Any] = {"color": COLOURS[0], "marker": "o", **_BAR}
 _TAKE: dict[str, Any] = {"color": COLOURS[1], "marker": "s", **_BAR}
 _PARTS = ("before", "after", "difference")
+_WHO = {"kept": "who keep", "taken": "who take"}
 _BESIDE_EACH_OTHER = 0.13  # how far two marks of one row are from its middle
 
 
@@ -38,21 +39,21 @@ def plot_shares(shares: pd.DataFrame) -> NDArray[Any]:
     Examples
     --------
     >>> from choicegp import plots
-    >>> keep = {"keep": [0.5, 0.8], "keep_low": [0.4, 0.7], "keep_high": [0.6, 0.9]}
-    >>> take = {"take": [0.3, 0.7], "take_low": [0.2, 0.6], "take_high": [0.4, 0.8]}
-    >>> shares = pd.DataFrame({"assortment": "today", "object": ["Alder", "Dune"], **keep, **take})
+    >>> keep = {"kept": [0.5, 0.8], "kept_lower": [0.4, 0.7], "kept_upper": [0.6, 0.9]}
+    >>> take = {"taken": [0.3, 0.7], "taken_lower": [0.2, 0.6], "taken_upper": [0.4, 0.8]}
+    >>> shares = pd.DataFrame({"set": "today", "object": ["Alder", "Dune"], **keep, **take})
     >>> [ax.get_title() for ax in plots.plot_shares(shares)]
     ['today']
     """
-    _check(shares, "shares", "assortment", "object", "keep", "take")
-    groups = list(shares.groupby("assortment", sort=False))
+    _check(shares, "shares", "set", "object", "kept", "taken")
+    groups = list(shares.groupby("set", sort=False))
     columns = min(len(groups), 3)
     tallest = max(len(part) for _, part in groups)
     figure = new_figure(1.6 + 3.0 * columns, 1.2 + -(-len(groups) // columns) * (0.8 + 0.36 * tallest))
     grid = panels(figure, len(groups), columns, sharex=True)
     for ax, (name, part) in zip(grid, groups, strict=True):
-        _draw_rows(ax, part, "keep", -_BESIDE_EACH_OTHER, label="They keep it.", **_KEEP)
-        _draw_rows(ax, part, "take", _BESIDE_EACH_OTHER, label="They take it.", **_TAKE)
+        _draw_rows(ax, part, "kept", -_BESIDE_EACH_OTHER, label="They keep it.", **_KEEP)
+        _draw_rows(ax, part, "taken", _BESIDE_EACH_OTHER, label="They take it.", **_TAKE)
         _name_rows(ax, part["object"])
         ax.set_xlim(-0.02, 1.02)
         ax.set_title(short(name), fontsize=10)
@@ -79,41 +80,41 @@ def plot_what_if(changes: pd.DataFrame) -> NDArray[Any]:
     Examples
     --------
     >>> from choicegp import plots
-    >>> one = {"before": 0.5, "after": 0.3, "difference": -0.2, "difference_low": -0.3, "difference_high": -0.1}
-    >>> both = {f"{share}_{name}": [value] for share in ("keep", "take") for name, value in one.items()}
+    >>> one = {"before": 0.5, "after": 0.3, "difference": -0.2, "difference_lower": -0.3, "difference_upper": -0.1}
+    >>> both = {f"{share}_{name}": [value] for share in ("kept", "taken") for name, value in one.items()}
     >>> changes = pd.DataFrame({"object": ["Alder"], **both})
     >>> [ax.get_xlabel() for ax in plots.plot_what_if(changes)]
     ['share who keep it, from 0 to 1', 'share who take it, from 0 to 1']
     """
-    _check(changes, "what_if", "object", *(f"{name}_{part}" for name in ("keep", "take") for part in _PARTS))
+    _check(changes, "what_if", "object", *(f"{name}_{part}" for name in ("kept", "taken") for part in _PARTS))
     figure = new_figure(8.4, 1.7 + 0.36 * len(changes))
     grid = panels(figure, 2, sharex=True, sharey=True)
     places = np.arange(len(changes))
-    for ax, name, style in zip(grid, ("keep", "take"), (_KEEP, _TAKE), strict=True):
+    for ax, name, style in zip(grid, ("kept", "taken"), (_KEEP, _TAKE), strict=True):
         before = changes[f"{name}_before"]
         ax.plot(before, places, marker="|", color="0.35", markersize=11, linestyle="", label="Before the changes.")
         # Of what is withdrawn nobody's share is left, however uncertain the share was before.
         withdrawn = changes[f"{name}_after"] == 0.0
         moved = pd.DataFrame({
             name + end: (before + changes[f"{name}_difference{end}"]).clip(0.0, 1.0).mask(withdrawn, 0.0)
-            for end in ("", "_low", "_high")
+            for end in ("", "_lower", "_upper")
         })  # fmt: skip
         _draw_rows(ax, moved, name, 0.0, label="After them, with the 95%\ninterval of the difference.", **style)
-        ax.set_xlabel(f"share who {name} it, from 0 to 1", fontsize=9)
+        ax.set_xlabel(f"share {_WHO[name]} it, from 0 to 1", fontsize=9)
     _name_rows(grid[0], changes["object"])
     figure.suptitle("What the changes do", fontsize=11)
     grid[-1].legend(**BESIDE)
     return grid
 
 
-def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "Axes | None" = None) -> "Axes":
+def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "kept", ax: "Axes | None" = None) -> "Axes":
     """Draw own and cross elasticities as a table: a row for each object that changes, a column for each share.
 
     Parameters
     ----------
     elasticities : DataFrame
         From `ChoiceGP.elasticities`.
-    share : {"keep", "take"}
+    share : {"kept", "taken"}
         Whether of the shares who keep or who take an object.
     ax : Axes, optional
 
@@ -125,17 +126,17 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
     --------
     >>> from choicegp import plots
     >>> names = {"changed": list("AABB"), "object": list("ABAB"), "kind": ["own", "cross", "cross", "own"]}
-    >>> keep = {"keep": [-1.2, 0.4, 0.3, -0.8], "keep_low": [-1.5, 0.2, -0.1, -1.1]}
-    >>> found = pd.DataFrame({**names, **keep, "keep_high": [-0.9, 0.6, 0.7, -0.5], "take": 0.0})
+    >>> keep = {"kept": [-1.2, 0.4, 0.3, -0.8], "kept_lower": [-1.5, 0.2, -0.1, -1.1]}
+    >>> found = pd.DataFrame({**names, **keep, "kept_upper": [-0.9, 0.6, 0.7, -0.5], "taken": 0.0})
     >>> plots.plot_elasticities(found).get_ylabel()
     'one percent more for this object'
     """
-    _check(elasticities, "elasticities", "changed", "object", "kind", "keep", "take")
-    if share not in ("keep", "take"):
-        raise ChoiceGPError(f"share must be 'keep' or 'take', not {share!r}")
+    _check(elasticities, "elasticities", "changed", "object", "kind", "kept", "taken")
+    if share not in _WHO:
+        raise ChoiceGPError(f"share must be 'kept' or 'taken', not {share!r}")
     rows, columns = (list(dict.fromkeys(elasticities[name])) for name in ("changed", "object"))
     values, low, high = (
-        elasticities[share + end].to_numpy().reshape(len(rows), len(columns)) for end in ("", "_low", "_high")
+        elasticities[share + end].to_numpy().reshape(len(rows), len(columns)) for end in ("", "_lower", "_upper")
     )
     ax = ax or new_axes(2.2 + 1.15 * len(columns), 1.5 + 0.6 * len(rows))
     clear = (low > 0) | (high < 0)
@@ -150,7 +151,7 @@ def plot_elasticities(elasticities: pd.DataFrame, *, share: str = "keep", ax: "A
         ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=colour, fontweight=weight)
     ax.set_xticks(range(len(columns)), [wrapped(short(name), 13) for name in columns])
     ax.set_yticks(range(len(rows)), [wrapped(short(name), 22) for name in rows])
-    ax.set(xlabel=f"share of people who {share} this", ylabel="one percent more for this object")
+    ax.set(xlabel=f"share of people {_WHO[share]} this", ylabel="one percent more for this object")
     ax.figure.colorbar(picture, ax=ax, label="change of the share, in percent")
     ax.set_title("Elasticities, with 95% intervals\n(bold: the interval excludes 0)", fontsize=11)
     return ax
@@ -172,11 +173,11 @@ def plot_worth(worth: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axes":
     Examples
     --------
     >>> from choicegp import plots
-    >>> worth = {"object": ["Alder"], "worth": [120.0], "worth_low": [80.0], "worth_high": [170.0], "no_price": [0.0]}
-    >>> plots.plot_worth(pd.DataFrame(worth)).get_title()
+    >>> worth = {"object": ["Alder"], "worth": [120.0], "worth_lower": [80.0], "worth_upper": [170.0]}
+    >>> plots.plot_worth(pd.DataFrame({**worth, "no_price": [0.0]})).get_title()
     'What the change is worth, with 95% intervals'
     """
-    _check(worth, "worth", "object", "worth", "worth_low", "worth_high", "no_price")
+    _check(worth, "worth", "object", "worth", "worth_lower", "worth_upper", "no_price")
     ax = ax or new_axes(6.6, 1.4 + 0.36 * len(worth))
     _draw_rows(ax, worth, "worth", 0.0, label="median over draws", **_KEEP)
     for place in np.flatnonzero(worth["worth"].isna()).tolist():
@@ -210,7 +211,7 @@ def plot_diversion(diversion: pd.DataFrame, *, ax: "Axes | None" = None) -> "Axe
     Examples
     --------
     >>> from choicegp import plots
-    >>> ends = {"diverted_low": 0.2, "diverted_high": 0.8, "instead_low": 0.1, "instead_high": 0.9}
+    >>> ends = {"diverted_lower": 0.2, "diverted_upper": 0.8, "instead_lower": 0.1, "instead_upper": 0.9}
     >>> diversion = pd.DataFrame({"object": ["Alder", "Dune"], "diverted": [0.6, 0.4], "instead": [0.7, 0.3], **ends})
     >>> plots.plot_diversion(diversion).get_xlabel()
     'share of people, from 0 to 1'
@@ -244,7 +245,7 @@ def plot_segments(segments: "Segments") -> NDArray[Any]:
     Examples
     --------
     >>> from choicegp import Segments, plots
-    >>> one = {"difference": [0.2, -0.2], "difference_low": [0.1, -0.3], "difference_high": [0.3, -0.1]}
+    >>> one = {"difference": [0.2, -0.2], "difference_lower": [0.1, -0.3], "difference_upper": [0.3, -0.1]}
     >>> differences = pd.DataFrame({"segment": [1, 2], "feature": "price", **one})
     >>> table = pd.DataFrame({"segment": [1, 2], "share": [0.6, 0.4]})
     >>> found = Segments(table, pd.DataFrame(), differences, 0.9)
@@ -259,7 +260,7 @@ def plot_segments(segments: "Segments") -> NDArray[Any]:
     figure = new_figure(1.6 + 2.4 * columns, 1.3 + -(-len(groups) // columns) * height)
     grid = panels(figure, len(groups), columns, sharex=True, sharey=True)
     for ax, (number, part), share in zip(grid, groups, table["share"], strict=True):
-        points = pd.DataFrame({f"points{end}": 100 * part[f"difference{end}"] for end in ("", "_low", "_high")})
+        points = pd.DataFrame({f"points{end}": 100 * part[f"difference{end}"] for end in ("", "_lower", "_upper")})
         _draw_rows(ax, points, "points", 0.0, **_KEEP)
         ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
         ax.set_title(f"segment {number} ({share:.0%} of people)", fontsize=10)
@@ -279,7 +280,7 @@ def _in_cell(value: float) -> str:
 def _draw_rows(ax: "Axes", frame: pd.DataFrame, name: str, shift: float, **style: Any) -> None:
     """Draw a number of each row, from the top down, with its interval."""
     middle = frame[name].to_numpy()
-    ends = np.maximum([middle - frame[f"{name}_low"], frame[f"{name}_high"] - middle], 0.0)
+    ends = np.maximum([middle - frame[f"{name}_lower"], frame[f"{name}_upper"] - middle], 0.0)
     ax.errorbar(middle, np.arange(len(frame)) + shift, xerr=ends, **style)
 
 

@@ -14,6 +14,8 @@ from choicegp.model.likelihood import MAX_ENUMERATED
 from choicegp.model.prior import Objects
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 
+_MOST_SETS = 20  # of the training data, where no assortment is named
+
 
 class Market(NamedTuple):
     """Objects, and the assortments in which they are offered.
@@ -46,9 +48,9 @@ class Market(NamedTuple):
         """Return the ids of the objects of one assortment."""
         return [plain(self.ids[row]) for row in self.rows[number]]
 
-    def place(self, object_id: Any) -> int:
-        """Return the place of an object in the first assortment."""
-        ids = self.ids_of(0)
+    def place(self, object_id: Any, number: int = 0) -> int:
+        """Return the place of an object in an assortment."""
+        ids = self.ids_of(number)
         if object_id not in ids:
             raise ChoiceGPError(f"the assortment has no object {object_id!r}; it has {listed(ids)}")
         return ids.index(object_id)
@@ -56,6 +58,14 @@ class Market(NamedTuple):
     def offering(self, rows: list[np.ndarray]) -> "Market":
         """Return the same objects in other assortments."""
         return self._replace(names=tuple(range(len(rows))), rows=tuple(rows))
+
+    def only_offered(self) -> "Market":
+        """Leave out objects that no assortment offers; the others have the order in which they are offered."""
+        rows = np.array(list(dict.fromkeys(np.concatenate(self.rows).tolist())), int)
+        place = np.empty(len(self.ids), int)
+        place[rows] = np.arange(len(rows))
+        ids = tuple(self.ids[row] for row in rows)
+        return Market(self.X[rows], self.codes[rows], ids, self.names, tuple(place[own] for own in self.rows))
 
     def with_variants(self, X: np.ndarray, of: np.ndarray) -> "Market":
         """Add variants of objects, which keep the ids of the rows ``of`` whose variants they are."""
@@ -101,14 +111,43 @@ def one_assortment(fitted: Fitted, assortment: Any) -> Market:
                 f"the training data have {len(shown)} objects, which are no assortment: pass assortment=, a DataFrame "
                 "of features or a list of ids"
             )
-        ids = tuple(fitted.data.object_ids[shown])
-        codes = np.array([fitted.codes[i] for i in ids])
-        return Market(fitted.data.X[shown], codes, ids, ("all",), (np.arange(len(shown)),))
+        return _training_market(fitted, [shown], ("all",))
     is_named = isinstance(assortment, ChoiceData | Mapping)
     market = market_of(fitted, assortment if is_named else {"assortment": assortment})
     if len(market.rows) != 1:
         raise ChoiceGPError(f"one assortment is needed; got {len(market.rows)}")
     return market
+
+
+def usual_assortments(fitted: Fitted, assortment: Any, with_object: Any = None) -> Market:
+    """Read one assortment; where none is named and objects are many, return sets of the training data.
+
+    Shares are averaged over these sets: at most `_MOST_SETS` different ones, spread evenly over the data, or of those
+    with one object.
+    """
+    data = fitted.data
+    if assortment is not None or len(np.unique(data.flat_shown)) <= MAX_ENUMERATED:
+        return one_assortment(fitted, assortment).only_offered()
+    if with_object is not None and with_object not in fitted.codes:
+        raise ChoiceGPError(f"the training data have no object {with_object!r}: pass assortment=, which has it")
+    least = 1 if fitted.errors.has_threshold else 2
+    different = {tuple(sorted(own.tolist())): own for own in data.shown if least <= len(own) <= MAX_ENUMERATED}
+    sets = [own for own in different.values() if with_object is None or with_object in data.object_ids[own].tolist()]
+    if not sets:
+        which = f"with {with_object!r} " if with_object is not None else ""
+        raise ChoiceGPError(
+            f"no set of the training data {which}has {least} to {MAX_ENUMERATED} objects: pass assortment=, a "
+            "DataFrame of features or a list of ids"
+        )
+    spread = np.linspace(0, len(sets) - 1, min(len(sets), _MOST_SETS)).astype(int)
+    return _training_market(fitted, [sets[place] for place in spread], tuple(range(len(spread))))
+
+
+def _training_market(fitted: Fitted, sets: list[np.ndarray], names: tuple[Any, ...]) -> Market:
+    """Offer sets of row numbers of the training objects."""
+    data, ids = fitted.data, tuple(fitted.data.object_ids)
+    codes = np.array([fitted.codes.get(i, -1) for i in ids])
+    return Market(data.X, codes, ids, names, tuple(sets)).only_offered()
 
 
 def _objects_of(

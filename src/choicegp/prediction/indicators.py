@@ -5,16 +5,17 @@ interval over draws.  Objects and their changed variants are drawn together, so 
 of their own.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from choicegp.checks import kind_of, listed, number_option
+from choicegp.checks import kind_of, listed, number_option, plain
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
 from choicegp.model.likelihood import MAX_ENUMERATED
-from choicegp.prediction.assortments import Market, changed, column_named, numbers_of, one_assortment
+from choicegp.prediction.assortments import Market, changed, column_named, numbers_of, usual_assortments
 from choicegp.prediction.shares import NONE, MarketOptions, answers_of_people, interval, share_draws, with_none
 
 _N_PRICES = 41
@@ -28,40 +29,53 @@ def elasticities(
 ) -> tuple[pd.DataFrame, Market]:
     """Return own and cross elasticities, d log share / d log feature, by central differences; and what was offered."""
     step = number_option("step", step, 1e-4, 0.5)
-    market = _enumerable(one_assortment(fitted, assortment))
-    rows = market.rows[0]
-    a = len(rows)
+    market = _enumerable(usual_assortments(fitted, assortment))
     values = _known_numbers(fitted, market, feature)
     if np.any(values == 0.0):
-        zero = [i for i, value in zip(market.ids_of(0), values, strict=True) if value == 0.0]
+        zero = [plain(i) for i, value in zip(market.ids, values, strict=True) if value == 0.0]
         raise ChoiceGPError(
             f"feature {feature!r} is 0 for {listed(zero)}: a relative change of it is none, and there is no elasticity"
         )
-    variants = [changed(fitted.encoding, market.X[rows], {feature: values * (1.0 + h)}) for h in (step, -step)]
-    moved = market.with_variants(np.concatenate(variants), np.concatenate([rows, rows]))
-    offered = [_replaced(rows, j, len(market.ids) + j + side * a) for j in range(a) for side in (0, 1)]
+    n = len(market.ids)
+    variants = [changed(fitted.encoding, market.X, {feature: values * (1.0 + h)}) for h in (step, -step)]
+    moved = market.with_variants(np.concatenate(variants), np.tile(np.arange(n), 2))
+    places = [(number, j) for number, rows in enumerate(market.rows) for j in range(len(rows))]
+    offered = [
+        _replaced(market.rows[number], j, n + market.rows[number][j] + side * n)
+        for number, j in places for side in (0, 1)
+    ]  # fmt: skip
     drawn = [with_none(part, fitted) for part in share_draws(fitted, moved.offering(offered), asked)]
-    width = np.log1p(step) - np.log1p(-step)
-    objects = [*market.ids_of(0), *([NONE] if fitted.errors.has_threshold else [])]
-    frames = []
-    for j, object_id in enumerate(market.ids_of(0)):
-        up, down = drawn[2 * j : 2 * j + 2]
-        keep, take = ((np.log(more) - np.log(less)) / width for more, less in zip(up, down, strict=True))
-        kinds = ["own" if k == j else "cross" for k in range(len(objects))]
-        columns = {"changed": [object_id] * len(objects), "object": objects, "kind": kinds}
-        frames.append(pd.DataFrame(columns | interval("keep", keep) | interval("take", take)))
-    return pd.concat(frames, ignore_index=True), market
+    # Of an object that is shown in several sets, the shares in all of them count: up, down; kept, taken.
+    shares: dict[tuple[Any, Any], list[np.ndarray]] = {}
+    for number_of_pair, (number, j) in enumerate(places):
+        both = np.stack(drawn[2 * number_of_pair : 2 * number_of_pair + 2])  # (2, 2, S, a)
+        objects = [*market.ids_of(number), *([NONE] if fitted.errors.has_threshold else [])]
+        for k, other in enumerate(objects):
+            shares.setdefault((objects[j], other), []).append(both[..., k])
+    pairs = _in_order(shares)
+    logs = np.log(np.stack([np.mean(shares[pair], axis=0) for pair in pairs], axis=-1))  # (2, 2, S, pairs)
+    keep, take = (logs[0] - logs[1]) / (np.log1p(step) - np.log1p(-step))
+    columns = {
+        "changed": [changed_id for changed_id, _ in pairs], "object": [other for _, other in pairs],
+        "kind": ["own" if changed_id == other else "cross" for changed_id, other in pairs],
+    }  # fmt: skip
+    return pd.DataFrame(columns | interval("kept", keep) | interval("taken", take)), market
+
+
+def _in_order(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Put pairs of objects into the order in which objects come first, those who keep nothing last."""
+    place = {one: number for number, one in enumerate(dict.fromkeys(first for first, _ in pairs))}
+    return sorted(pairs, key=lambda pair: (place[pair[0]], place.get(pair[1], len(place))))
 
 
 def worth(
     fitted: Fitted, feature: str, in_terms_of: str, change: Any, assortment: Any, asked: MarketOptions
 ) -> tuple[pd.DataFrame, Market]:
     """Return the change of price that leaves P(kept) as it was when a feature changes; and what was offered."""
-    market = _enumerable(one_assortment(fitted, assortment))
+    market = _enumerable(usual_assortments(fitted, assortment))
     if feature == in_terms_of:
         raise ChoiceGPError(f"feature {feature!r} is worth itself: name two features")
     _check_judged(fitted, market)
-    rows = market.rows[0]
     prices = _known_numbers(fitted, market, in_terms_of)
     moved = _moved(fitted, market, feature, change)
     shown = numbers_of(fitted.encoding, fitted.data.X[np.unique(fitted.data.flat_shown)], in_terms_of)
@@ -70,59 +84,70 @@ def worth(
         raise ChoiceGPError(f"{in_terms_of!r} is the same for all objects of the training data: it says nothing")
     grid = np.linspace(low, high, _N_PRICES)
     found = []
-    for j, row in enumerate(rows):
-        priced = changed(fitted.encoding, np.repeat(moved[[j]], len(grid), axis=0), {in_terms_of: grid})
+    for row in range(len(market.ids)):
+        priced = changed(fitted.encoding, np.repeat(moved[[row]], len(grid), axis=0), {in_terms_of: grid})
         tried = market.with_variants(priced, np.repeat(row, len(grid)))
-        offered = [rows, *(_replaced(rows, j, len(market.ids) + k) for k in range(len(grid)))]
-        kept = np.stack([part.keep[:, j] for part in share_draws(fitted, tried.offering(offered), asked)], axis=1)
+        of_sets = [(rows, rows.tolist().index(row)) for rows in market.rows if row in rows]
+        offered = [
+            _replaced(rows, j, own) for rows, j in of_sets for own in (row, *(len(market.ids) + np.arange(len(grid))))
+        ]
+        drawn = iter(share_draws(fitted, tried.offering(offered), asked))
+        in_each = [np.stack([next(drawn).keep[:, j] for _ in range(1 + len(grid))], axis=1) for _, j in of_sets]
+        kept = np.mean(in_each, axis=0)  # (S, 1 + grid)
         odds = np.log(np.clip(kept, _CERTAIN, 1.0)) - np.log(np.clip(1.0 - kept, _CERTAIN, 1.0))
-        places = _nearest_roots(grid, odds[:, 1:] - odds[:, :1], prices[j])
+        places = _nearest_roots(grid, odds[:, 1:] - odds[:, :1], prices[row])
         uncertain = np.abs(kept[:, 0] - 0.5) < 0.5 - _CERTAIN
-        found.append(np.where(uncertain, places, np.nan) - prices[j])
+        found.append(np.where(uncertain, places, np.nan) - prices[row])
     frame = pd.DataFrame([_worth_row(draws, in_terms_of, low, high) for draws in found])
-    frame.insert(0, "object", market.ids_of(0))
-    everything = market.with_variants(moved, rows)
-    return frame, everything.offering([np.concatenate([rows, len(market.ids) + np.arange(len(rows))])])
+    frame.insert(0, "object", [plain(i) for i in market.ids])
+    everything = market.with_variants(moved, np.arange(len(market.ids)))
+    return frame, everything.offering([np.arange(len(everything.ids))])
 
 
 def diversion(fitted: Fitted, object_id: Any, assortment: Any, asked: MarketOptions) -> tuple[pd.DataFrame, Market]:
     """Return where people go when an object is withdrawn, and what was offered."""
-    market = _enumerable(one_assortment(fitted, assortment))
-    rows, place = market.rows[0], market.place(object_id)
-    others = np.delete(np.arange(len(rows)), place)
-    if not len(others):
+    market = _enumerable(usual_assortments(fitted, assortment, object_id))
+    places = [market.place(object_id, number) for number in range(len(market.rows))]
+    if min(map(len, market.rows)) == 1:
         raise ChoiceGPError(f"the assortment has no object beside {object_id!r}")
-    diverted, instead = [], []
-    for before, after in answers_of_people(fitted, market.offering([rows, rows[others]]), asked):
-        old, new = (with_none(part, fitted)[1] for part in (before, after))
-        gained = (new - np.delete(old, place, axis=-1)).mean(axis=1)
-        diverted.append(gained / before.take[..., place].mean(axis=1, keepdims=True))
-        weight = before.keep[..., place]
-        instead.append(np.einsum("sr,sra->sa", weight, new) / weight.sum(axis=1, keepdims=True))
-    objects = [i for i in market.ids_of(0) if i != object_id] + ([NONE] if fitted.errors.has_threshold else [])
-    columns: dict[str, Any] = {"object": objects}
-    columns |= interval("diverted", np.concatenate(diverted)) | interval("instead", np.concatenate(instead))
-    return pd.DataFrame(columns), market
+    offered = [part for rows, place in zip(market.rows, places, strict=True) for part in (rows, np.delete(rows, place))]
+    with_it = [np.delete(market.ids_of(number), place).tolist() for number, place in enumerate(places)]
+    none = [NONE] if fitted.errors.has_threshold else []
+    objects = [*dict.fromkeys(one for ids in with_it for one in ids), *none]
+    n_draws = 0
+    gained, weighted = np.zeros((2, asked.n_draws, len(objects)))
+    taken, kept = np.zeros((2, asked.n_draws))
+    for chunk in answers_of_people(fitted, market.offering(offered), asked):
+        now = slice(n_draws, n_draws := n_draws + len(chunk[0].keep))
+        for number, place in enumerate(places):
+            old, new = (with_none(part, fitted)[1] for part in chunk[2 * number : 2 * number + 2])
+            columns = [objects.index(one) for one in [*with_it[number], *none]]
+            weight = chunk[2 * number].keep[..., place]
+            gained[now, columns] += (new - np.delete(old, place, axis=-1)).mean(axis=1)
+            weighted[now, columns] += np.einsum("sr,sra->sa", weight, new) / weight.shape[1]
+            taken[now] += old[..., place].mean(axis=1)
+            kept[now] += weight.mean(axis=1)
+    frame: dict[str, Any] = {"object": objects}
+    frame |= interval("diverted", gained / taken[:, None]) | interval("instead", weighted / kept[:, None])
+    return pd.DataFrame(frame), market
 
 
 def _enumerable(market: Market) -> Market:
     """Refuse a large assortment: its shares are estimated from drawn answers, and small differences are lost."""
-    if len(market.rows[0]) > MAX_ENUMERATED:
-        raise ChoiceGPError(
-            f"the assortment has {len(market.rows[0])} objects: this number is for at most {MAX_ENUMERATED}"
-        )
+    if (largest := max(map(len, market.rows))) > MAX_ENUMERATED:
+        raise ChoiceGPError(f"the assortment has {largest} objects: this number is for at most {MAX_ENUMERATED}")
     return market
 
 
 def _check_judged(fitted: Fitted, market: Market) -> None:
-    if len(market.rows[0]) == 1 and not fitted.errors.has_threshold:
+    if min(map(len, market.rows)) == 1 and not fitted.errors.has_threshold:
         raise ChoiceGPError("an object alone is always kept by a model without a threshold: add objects")
 
 
 def _known_numbers(fitted: Fitted, market: Market, feature: str) -> np.ndarray:
-    values = numbers_of(fitted.encoding, market.X[market.rows[0]], feature)
+    values = numbers_of(fitted.encoding, market.X, feature)
     if np.any(np.isnan(values)):
-        missing = [i for i, value in zip(market.ids_of(0), values, strict=True) if np.isnan(value)]
+        missing = [plain(i) for i, value in zip(market.ids, values, strict=True) if np.isnan(value)]
         raise ChoiceGPError(f"feature {feature!r} is missing for {listed(missing)}")
     return values
 
@@ -135,7 +160,7 @@ def _replaced(rows: np.ndarray, place: int, by: int) -> np.ndarray:
 
 def _moved(fitted: Fitted, market: Market, feature: str, change: Any) -> np.ndarray:
     """Return the encoded objects with a number raised by ``change``, or in the category ``change``."""
-    column, X = column_named(fitted.encoding, feature), market.X[market.rows[0]]
+    column, X = column_named(fitted.encoding, feature), market.X
     if column.kind == "categorical":
         if change not in column.categories:
             raise ChoiceGPError(
@@ -174,4 +199,4 @@ def _worth_row(draws: np.ndarray, price: str, low: float, high: float) -> dict[s
         words = f"{'no such price: ' if missing > _FEW else ''}{without}{other}"
     if missing > _FEW:
         left = middle = right = np.nan
-    return {"worth": middle, "worth_low": left, "worth_high": right, "no_price": missing, "in_words": words}
+    return {"worth": middle, "worth_lower": left, "worth_upper": right, "no_price": missing, "in_words": words}

@@ -217,7 +217,7 @@ def _apart(fitted: Fitted, market: Market, keep: np.ndarray, labels: np.ndarray)
 def _in_words(names: Sequence[str], numeric: np.ndarray, apart: dict[str, np.ndarray]) -> str:
     """Say which features set a segment apart: those whose interval does not hold 0, the largest first."""
     size = np.abs(apart["difference"])
-    clear = (apart["difference_low"] * apart["difference_high"] > 0) & (size >= _NOTABLE * size.max())
+    clear = (apart["difference_lower"] * apart["difference_upper"] > 0) & (size >= _NOTABLE * size.max())
     parts = []
     for j in np.argsort(-size, kind="stable")[:_MOST_NAMED]:
         if clear[j]:

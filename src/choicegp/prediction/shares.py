@@ -89,9 +89,9 @@ def shares(fitted: Fitted, assortments: Any, asked: MarketOptions) -> tuple[pd.D
             ids = market.ids_of(number)
             keep, take = with_none(drawn, fitted)
             frames.append(pd.DataFrame({
-                "assortment": [market.names[number]] * keep.shape[1],
+                "set": [market.names[number]] * keep.shape[1],
                 "object": [*ids, NONE][: keep.shape[1]],
-                **interval("keep", keep), **interval("take", take),
+                **interval("kept", keep), **interval("taken", take),
             }))  # fmt: skip
     return pd.concat(frames, ignore_index=True), market
 
@@ -122,7 +122,7 @@ def what_if(fitted: Fitted, assortment: Any, changes: Any, asked: MarketOptions)
     first, second = (with_none(drawn, fitted) for drawn in share_draws(fitted, market, asked))
     places = [*np.flatnonzero(kept), *([len(kept)] if fitted.errors.has_threshold else [])]
     columns: dict[str, Any] = {"object": [*market.ids_of(0), NONE][: first[0].shape[1]]}
-    for name, old, part in zip(("keep", "take"), first, second, strict=True):
+    for name, old, part in zip(("kept", "taken"), first, second, strict=True):
         new = np.zeros_like(old)  # what is withdrawn is neither kept nor taken
         new[:, places] = part
         columns |= {f"{name}_before": old.mean(axis=0), f"{name}_after": new.mean(axis=0)}
@@ -141,7 +141,7 @@ def with_none(drawn: Taken, fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
 def interval(name: str, draws: np.ndarray) -> dict[str, np.ndarray]:
     """Return the columns of a number: its mean over draws (axis 0), and the ends of its 95% interval."""
     low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-    return {name: draws.mean(axis=0), f"{name}_low": low, f"{name}_high": high}
+    return {name: draws.mean(axis=0), f"{name}_lower": low, f"{name}_upper": high}
 
 
 def share_draws(fitted: Fitted, market: Market, asked: MarketOptions, some: list[int] | None = None) -> list[Taken]:

@@ -142,7 +142,7 @@ def shares_section(asked: Asked) -> Markup:
         )
         parts.append(element("p", how, class_="fine"))
     found = _renamed(asked, model.shares(assortments, random_state=asked.random_state))
-    drawn = found[found["assortment"].isin(pd.unique(found["assortment"])[:_MOST_PANELS])]
+    drawn = found[found["set"].isin(pd.unique(found["set"])[:_MOST_PANELS])]
     meaning = (
         "An object is kept if it would not be rejected; several may be kept. Who keeps several takes one of them, each "
         "with the same probability."
@@ -180,8 +180,8 @@ def _changed(asked: Asked, assortments: Any) -> Markup:
     caption = "What the changes make of the first assortment; intervals are of the differences."
     drawn = asked.picture(plot_what_if(found), "Shares before and after the changes, as in the table.", caption)
     columns = {
-        "object": "object", "keep_before": "keep before", "keep_after": "keep after",
-        "take_before": "take before", "take_after": "take after",
+        "object": "object", "kept_before": "keep before", "kept_after": "keep after",
+        "taken_before": "take before", "taken_after": "take after",
     }  # fmt: skip
     shown = found[list(columns)].rename(columns=columns)
     shares = table(shown, "Shares before and after the changes.", percent=list(columns.values()))
@@ -201,9 +201,9 @@ def _renamed(asked: Asked, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_intervals(found: pd.DataFrame) -> pd.DataFrame:
-    frame = pd.DataFrame({"object": found["object"].astype(str), "assortment": found["assortment"].astype(str)})
-    for name in ("keep", "take"):
-        numbers = zip(found[name], found[f"{name}_low"], found[f"{name}_high"], strict=True)
+    frame = pd.DataFrame({"object": found["object"].astype(str), "assortment": found["set"].astype(str)})
+    for name in ("kept", "taken"):
+        numbers = zip(found[name], found[f"{name}_lower"], found[f"{name}_upper"], strict=True)
         frame[name] = [f"{mean:.0%} ({low:.0%} to {high:.0%})" for mean, low, high in numbers]
     return frame
 

@@ -53,7 +53,7 @@ def separate(learner: Learner, people: Mapping[str, Standing]) -> LearnedPeople:
             for number, share, words in rows
         )
         stability = f"{found.stability:.2f}: {stability_in_words(found.stability)}"
-    columns = ["object", "keep", "keep_low", "keep_high", "take"]
+    columns = ["object", "kept", "kept_lower", "kept_upper", "taken"]
     return LearnedPeople(
         sum(len(now.shown) for now in people.values()),
         len(people),
