@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from choicegp.model.derivatives import ExpectedDerivatives
 from choicegp.model.error_models import ErrorModel, Lapse, Masks, MasksOfSets, Samples
-from choicegp.model.kernels import Covariances, First, Kernel, Second
+from choicegp.model.kernels import Covariances, First, Kernel, Second, as_row
 from choicegp.model.prior import UtilityPrior
 from choicegp.model.probit import log_probit_and_hazard
 from choicegp.model.shapes import AnyArray, Parameters
@@ -101,14 +101,14 @@ class Monotone(Kernel):
         """Return how many of each step lie below the objects, (n, c N_STEPS), in units of the steps' sizes."""
         fixed = jax.lax.stop_gradient((self.signs, self.low, self.high, self.is_there))
         signs, is_there = fixed[0], fixed[3]
-        low, high = (jnp.sinh(_SQUEEZED * end) for end in fixed[1:3])
+        low, high = (as_row(jnp.sinh(_SQUEEZED * end)) for end in fixed[1:3])
         there = jnp.where(signs != 0.0, is_there, 0.0)
         place = (jnp.asarray(X) - low) / jnp.where(high > low, high - low, 1.0) * N_STEPS
-        first = np.where(np.arange(N_STEPS) == 0, -np.inf, 0.0)
-        last = np.where(np.arange(N_STEPS) == N_STEPS - 1, np.inf, 1.0)
-        below = jnp.clip(place[:, :, None] - np.arange(N_STEPS), first, last)
+        number = np.arange(N_STEPS)[None, None]
+        first, last = np.where(number == 0, -np.inf, 0.0), np.where(number == N_STEPS - 1, np.inf, 1.0)
+        below = jnp.clip(place[:, :, None] - number, first, last)
         size = there * 2.0 / N_STEPS * jnp.exp(0.5 * self.log_variance)
-        return (below * size[:, None]).reshape(below.shape[0], -1)
+        return (below * size[None, :, None]).reshape(below.shape[0], -1)
 
 
 class Ordered(ErrorModel):
