@@ -51,7 +51,7 @@ def test_sampled_draws_fall_too():
 
 def test_answers_that_contradict_the_direction_are_named():
     notes = ChoiceGP(2, monotone=FALLING, intervals="none", **QUICK).fit(answers(2.0)).fit_result_.notes
-    assert any("the answers speak against monotone" in note and "rise with price" in note for note in notes)
+    assert any("the answers speak against monotone" in note and "look at 'price'" in note for note in notes)
 
 
 def test_a_direction_that_fits_is_not_complained_of(flat):
@@ -71,7 +71,7 @@ def test_a_saved_model_says_the_same(flat, tmp_path):
 
 def test_ordered_pairs_are_no_sets():
     data = answers(0.0)
-    problem = pose(data, data.X, np.arange(12), effects=True, signs=np.array([-1.0, 0.0]))
+    problem = pose(data, data.X, np.arange(12), effects=True, directions={0: -1.0})
     assert problem.n_sets == len(data)
     assert problem.n_objects == 12 + np.sum(problem.objects.codes == STEP)
     better, worse = problem.objects.X[problem.batches[-1].rows, 0]

@@ -5,7 +5,7 @@ import numpy as np
 from scipy.stats import norm
 
 from choicegp.model.kernels import RBF
-from choicegp.model.monotone import NOISE, Monotone, Ordered, signs_of
+from choicegp.model.monotone import NOISE, Monotone, Ordered, directions_of
 
 
 def test_a_directed_feature_has_steps_of_its_own_beside_the_others():
@@ -25,10 +25,19 @@ def test_signs_have_no_slope():
     kernel = Monotone(RBF(), [1.0, 0.0], [-1.0, -1.0], [1.0, 1.0]).for_features(2)
     X = np.random.default_rng(1).normal(size=(3, 2))
     slope = jax.grad(lambda kernel: kernel.gram(X, X).sum())(kernel)
-    assert not any(np.any(part) for part in (slope.signs, slope.low, slope.high, slope.is_there))
-    assert slope.log_variance[0] > 0.0 == slope.log_variance[1]
-    assert signs_of(kernel).tolist() == [1.0, 0.0]
-    assert signs_of(RBF()) is None
+    fixed = (slope.others, slope.columns, slope.signs, slope.low, slope.high, slope.is_there)
+    assert not any(np.any(part) for part in fixed)
+    assert slope.log_variance[0] > 0.0
+    assert directions_of(kernel) == {0: 1.0}
+    assert directions_of(RBF()) == {}
+
+
+def test_all_features_may_have_a_direction():
+    kernel = Monotone(RBF(), [1.0, -1.0], [0.0, 0.0], [8.0, 8.0], variance=16.0).for_features(2)
+    X = np.array([[1.0, 3.0], [2.0, 5.0]])
+    np.testing.assert_allclose(
+        kernel.gram(X, X), [[1.0 + 1.0 + 3.0, 1.0 + 1.0 + 3.0], [5.0, 1.0 + 2.0 + 5.0]], rtol=1e-5
+    )
 
 
 def test_expected_derivatives_of_an_order_agree_with_finite_differences():

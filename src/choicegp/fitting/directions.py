@@ -2,22 +2,20 @@
 
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from choicegp.checks import listed
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted, scaling
-from choicegp.inference.starts import FIRST_VARIANCE, covariance_at, recovered_sites
 from choicegp.model.kernels import Kernel
-from choicegp.model.monotone import Monotone, signs_of
-from choicegp.model.prior import STEP, UtilityPrior
+from choicegp.model.monotone import N_STEPS, Monotone, directions_of
+from choicegp.model.prior import STEP
 
 Directions = tuple[tuple[str, int], ...]
 """Names of features, each with 1 where utilities rise with it and -1 where they fall."""
-_CLEAR = 3.0  # standard deviations by which answers speak against a direction
-_MOST_NUMBERS = 1000  # utilities of objects, of which one covariance is made
+_HARDLY = 2.0  # change of a utility over the range of a feature, in units of the error scale
+_CLEAR = 3.0  # nats of the bound by which answers speak against directions
 
 
 def directions_option(value: Any) -> Directions:
@@ -53,63 +51,29 @@ def directed(kernel: Kernel, directions: Directions, data: ChoiceData, standardi
     return Monotone(kernel, signs, shown.min(axis=0), shown.max(axis=0))
 
 
-def contradictions(fitted: Fitted) -> tuple[str, ...]:
-    """Say which directions the answers speak against: what utilities would do without having been told.
+def held_back(fitted: Fitted) -> list[str]:
+    """Name the features with a direction that hardly change some utility in its direction, over their range."""
+    directions = directions_of(fitted.posterior.prior.kernels)
+    if not directions:
+        return []
+    steps = np.asarray(fitted.posterior.mean)[:, np.asarray(fitted.posterior.objects.codes) == STEP]
+    ends = steps.reshape(len(steps), -1, N_STEPS + 1)[:, :, [0, -1]]
+    changes = ((ends[:, :, 1] - ends[:, :, 0]) * list(directions.values())).min(axis=0)
+    names = fitted.encoding.feature_names
+    return [names[j] for j, change in zip(directions, changes, strict=True) if change < _HARDLY]
 
-    The ordered pairs have sites of their own, which are taken away.  Where a direction holds a feature back, the fit
-    has found that it hardly matters: its parts get the variances with which a fit begins, where theirs are smaller.
+
+def contradiction(fitted: Fitted, names: list[str], free: float) -> tuple[str, ...]:
+    """Say that the answers speak against directions, from the bound of the same model without them.
+
+    A priori the steps of all utilities go the right way with a probability that is known, which is not the answers'
+    fault.
     """
-    signs = signs_of(fitted.posterior.prior.kernels)
-    if signs is None or not fitted.posterior.has_sites:
+    n_steps = N_STEPS * fitted.n_utilities * len(directions_of(fitted.posterior.prior.kernels))
+    lost = free - (fitted.elbo + n_steps * np.log(2.0))
+    if lost < _CLEAR:
         return ()
-    problem, posterior = fitted.training_problem(), fitted.posterior
-    n, d = problem.n_objects, posterior.n_utilities
-    if n * d > _MOST_NUMBERS:
-        return ()
-    steps = np.flatnonzero(problem.objects.codes[:n] == STEP)
-    sites = recovered_sites(posterior, problem)
-    precision, linear = np.array(sites.precision)[:, :n, :n], np.array(sites.linear)[:, :n]
-    precision[:, steps], precision[:, :, steps], linear[:, steps] = 0.0, 0.0, 0.0
-    parts = np.asarray(covariance_at(_open(posterior.prior), problem))[:, :n, :n]
-    shared = parts[0] if posterior.prior.shared else np.zeros((n, n))
-    prior = _together(parts[-d:], shared)
-    whole = np.zeros((d, n, d, n))
-    whole[np.arange(d), :, np.arange(d)] = precision
-    whole = whole.reshape(d * n, d * n)
-    # (K^-1 + Λ)^-1 = K (I + Λ K)^-1
-    covariance = np.linalg.solve((np.eye(d * n) + whole @ prior).T, prior.T).T
-    mean = covariance @ linear.ravel()
-    return tuple(
-        f"the answers speak against monotone: without it, utility {i + 1} would "
-        f"{'fall' if signs[j] > 0 else 'rise'} with {fitted.encoding.feature_names[j]}, by {away:.1f} standard "
-        "deviations over its range"
-        for j, ends in zip(np.flatnonzero(signs), _ends(steps, int(np.sum(signs != 0))), strict=True)
-        for i in range(d)
-        if (away := _away(mean, covariance, i * n + ends, signs[j])) > _CLEAR
+    return (
+        f"the answers speak against monotone: without it they are explained better by {lost:.1f} nats; look at "
+        f"{listed(names)}",
     )
-
-
-def _open(prior: UtilityPrior) -> UtilityPrior:
-    """Return the prior in which features with a direction matter as they do where a fit begins, or more."""
-    wide = np.maximum(prior.kernels.log_variance, np.log(FIRST_VARIANCE))
-    return eqx.tree_at(lambda one: one.kernels.log_variance, prior, wide)
-
-
-def _together(own: np.ndarray, shared: np.ndarray) -> np.ndarray:
-    """Return the prior covariance (d n, d n) of utilities with parts of their own (d, n, n) and a shared one (n, n)."""
-    d, n, _ = own.shape
-    whole = np.broadcast_to(shared[:, None], (d, n, d, n)).copy()
-    whole[np.arange(d), :, np.arange(d)] += own
-    return whole.reshape(d * n, d * n)
-
-
-def _ends(steps: np.ndarray, n_features: int) -> np.ndarray:
-    """Return the first and the last object on the way along each feature, (k, 2)."""
-    return steps.reshape(n_features, -1)[:, [0, -1]]
-
-
-def _away(mean: np.ndarray, covariance: np.ndarray, ends: np.ndarray, sign: float) -> float:
-    """Return by how many standard deviations a utility changes against the sign."""
-    low, high = ends
-    variance = covariance[low, low] + covariance[high, high] - 2.0 * covariance[low, high]
-    return float(sign * (mean[low] - mean[high]) / np.sqrt(max(variance, 1e-12)))

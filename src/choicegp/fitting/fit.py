@@ -12,7 +12,7 @@ from choicegp.compute.progress import Clock, progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
-from choicegp.fitting.directions import contradictions
+from choicegp.fitting.directions import contradiction, held_back
 from choicegp.fitting.methods import Auto, Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
 from choicegp.fitting.record import (
@@ -50,7 +50,7 @@ from choicegp.inference.starts import (
     rescaled,
     with_threshold,
 )
-from choicegp.model.monotone import signs_of, without_shared_steps
+from choicegp.model.monotone import directions_of, without_shared_steps
 from choicegp.model.prior import UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
@@ -164,7 +164,7 @@ def _fit(
         codes = {} if warm is None else dict(warm.codes)
         problem = posed(
             data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors,
-            signs=signs_of(options.kernel),
+            directions=directions_of(options.kernel) if options.directions else None,
         )  # fmt: skip
         found, words = _fit_at_objects(problem, options, Watch(clock, keeper=keeper), warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
@@ -177,7 +177,12 @@ def _fit(
     )  # fmt: skip
     kept = data.sample if isinstance(data, ChoiceFolder) else data
     fitted = Fitted(found.posterior, found.elbo, result, centre, scale, codes, options.errors, kept)
-    return fitted._replace(result=result._replace(notes=(*result.notes, *contradictions(fitted))))
+    names = held_back(fitted) if options.directions and not clock.is_up else []
+    if not names:
+        return fitted
+    free = options._replace(intervals=False, method=options.dense, directions=())
+    bound = _fit(data, free, clock, keeper=keeper.part("free")).elbo
+    return fitted._replace(result=result._replace(notes=(*result.notes, *contradiction(fitted, names, bound))))
 
 
 def _fit_sparse(
@@ -204,18 +209,13 @@ def _check_warm(options: FitOptions, warm: Fitted) -> None:
         raise ChoiceGPError("init and this model must agree about shared_part")
     if warm.has_effects != options.object_effects:
         raise ChoiceGPError("init and this model must agree about object_effects")
-    if not np.array_equal(*map(_signs, (warm.posterior.prior.kernels, options.kernel))):
+    if directions_of(warm.posterior.prior.kernels) != directions_of(options.kernel):
         raise ChoiceGPError("init and this model must agree about monotone")
     if warm.errors != options.errors:
         raise ChoiceGPError(
             "init and this model must agree about rule and threshold; where only the new sets have empty answers, "
             "fit without init"
         )
-
-
-def _signs(kernels: Any) -> np.ndarray:
-    found = signs_of(kernels)
-    return np.zeros(0) if found is None else found
 
 
 def _fit_at_objects(
@@ -266,7 +266,7 @@ def _fit_at_objects(
 def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_jobs: int | None) -> DenseInference:
     """Return how a dense fit is made: with many objects, most of its steps are made at some of them."""
     is_new, has_effects = place is None and not grown, task.prior.log_effect_variance is not None
-    is_directed = signs_of(task.prior.kernels) is not None
+    is_directed = bool(directions_of(task.prior.kernels))
     if is_new and not (has_effects or is_directed) and len(task.problem.valid) > MANY:
         return ReducedInference(task._replace(n_jobs=n_threads(n_jobs, MANY)))
     return DenseInference(task, place, grown)

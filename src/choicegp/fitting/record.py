@@ -13,7 +13,7 @@ from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
 from choicegp.inference.respondents.posterior import StudyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
-from choicegp.model.monotone import signs_of
+from choicegp.model.monotone import directions_of
 from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.reading.encoding import FeatureEncoding
 
@@ -224,7 +224,7 @@ class Fitted(NamedTuple):
         """Return the problem that was fitted; its objects are in the posterior's order."""
         return posed(
             self.data, self.centre, self.scale, dict(self.codes), effects=self.has_effects, errors=self.errors,
-            signs=signs_of(self.posterior.prior.kernels),
+            directions=directions_of(self.posterior.prior.kernels),
         )  # fmt: skip
 
     def problem_by_row(self) -> Problem:
@@ -255,11 +255,11 @@ def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndar
 
 def posed(
     data: ChoiceData, centre: np.ndarray, scale: np.ndarray, codes: dict[Any, int], *, effects: bool,
-    errors: ErrorModel = DISCERNIBILITY, signs: np.ndarray | None = None,
+    errors: ErrorModel = DISCERNIBILITY, directions: dict[int, float] | None = None,
 ) -> Problem:  # fmt: skip
     """Pose choice data, scaled; ids that ``codes`` does not know are added to it."""
     numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
-    return pose(data, (data.X - centre) / scale, numbers, effects=effects, errors=errors, signs=signs)
+    return pose(data, (data.X - centre) / scale, numbers, effects=effects, errors=errors, directions=directions)
 
 
 def coinciding_utilities(mean: np.ndarray) -> list[tuple[int, ...]]:

@@ -1,5 +1,6 @@
 """Choice data as inference sees them: shown objects, and sets as padded arrays of a few fixed shapes."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +67,7 @@ class Problem(NamedTuple):
 
 def pose(
     data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool, errors: ErrorModel = DISCERNIBILITY,
-    signs: np.ndarray | None = None,
+    directions: Mapping[int, float] | None = None,
 ) -> Problem:  # fmt: skip
     """Turn choice data into a `Problem`.
 
@@ -83,12 +84,12 @@ def pose(
     errors : ErrorModel
         How likely the choices are, given utilities; of sets of which the best or the worst object was asked for, its
         model of that kind.
-    signs : ndarray (c,), optional
-        1 for each feature with which all utilities must rise, -1 where they must fall, 0 for others.
+    directions : dict, optional
+        By their numbers, features with 1 where all utilities must rise with them and -1 where they must fall.
     """
     kept, local = distinct_objects(data, X, codes, effects=effects)
     n_seen = len(kept) + errors.has_threshold
-    steps, batches = _steps(X[kept], signs, n_seen) if signs is not None else (X[:0], ())
+    steps, batches = _steps(X[kept], directions, n_seen) if directions else (X[:0], ())
     n_used = n_seen + len(steps)
     n = padded_size(n_used, 4)
     padding = np.full(n - len(kept), kept[0])
@@ -101,14 +102,14 @@ def pose(
     return Problem(Objects(own_X, own_codes), np.arange(n) < n_used, batches)
 
 
-def _steps(X: np.ndarray, signs: np.ndarray, first: int) -> tuple[np.ndarray, tuple[SetBatch, ...]]:
-    """Return objects over the range of each feature with a sign, and the pairs of them that are ordered by it."""
+def _steps(X: np.ndarray, directions: Mapping[int, float], first: int) -> tuple[np.ndarray, tuple[SetBatch, ...]]:
+    """Return objects over the range of each feature with a direction, and the pairs of them that it orders."""
     objects, pairs = [], []
-    for j in np.flatnonzero(signs):
+    for j, sign in directions.items():
         line = np.tile(X.mean(axis=0), (N_STEPS + 1, 1))
         line[:, j] = np.linspace(X[:, j].min(), X[:, j].max(), N_STEPS + 1)
         rows = first + len(objects) * len(line) + np.arange(len(line))
-        better, worse = (rows[1:], rows[:-1]) if signs[j] > 0 else (rows[:-1], rows[1:])
+        better, worse = (rows[1:], rows[:-1]) if sign > 0 else (rows[:-1], rows[1:])
         objects.append(line)
         pairs.append(np.stack([better, worse]))
     rows = np.concatenate(pairs, axis=1).astype(np.int32)

@@ -34,7 +34,6 @@ NOISE = 0.1
 """Standard deviation of the error with which a step is known to go up, in units of the scale of people's errors."""
 N_STEPS = 8
 """Steps over the range of a feature with a direction."""
-_SQUEEZED = 4.0
 
 
 class Monotone(Kernel):
@@ -64,20 +63,25 @@ class Monotone(Kernel):
     """
 
     kernel: Kernel
-    log_variance: Parameters
+    log_variance: Parameters  # (k,)
     # Never learned:
-    signs: Float[AnyArray, "*d c"]
-    low: Float[AnyArray, "*d c"]
-    high: Float[AnyArray, "*d c"]
+    others: Float[AnyArray, "*d _"]  # numbers of the features without a direction
+    columns: Float[AnyArray, "*d k"]  # and of those with one, with their ranges
+    signs: Float[AnyArray, "*d k"]
+    low: Float[AnyArray, "*d k"]
+    high: Float[AnyArray, "*d k"]
     is_there: Float[AnyArray, "*d"]  # 0 for a part of the utilities that has no g
 
     def __init__(
         self, kernel: Kernel, signs: ArrayLike = (), low: ArrayLike = (), high: ArrayLike = (), variance: float = 1.0
     ) -> None:
         self.kernel = kernel
-        self.signs = np.asarray(signs, float)
-        # An inference holds all numbers of a prior within the bounds of logarithms: ranges must not leave them.
-        self.low, self.high = (np.arcsinh(np.asarray(end, float)) / _SQUEEZED for end in (low, high))
+        every, of_columns = np.asarray(signs, float), np.flatnonzero(signs)
+        self.signs = every[of_columns]
+        # An inference holds all numbers of a prior within the bounds of logarithms: these must not leave them.
+        ends = (np.asarray(end, float)[of_columns] for end in (low, high))
+        self.others, self.columns = _squeezed(np.flatnonzero(every == 0.0)), _squeezed(of_columns)
+        self.low, self.high = map(_squeezed, ends)
         self.log_variance = np.full(self.signs.shape, np.log(variance))
         self.is_there = np.ones(())
 
@@ -90,25 +94,36 @@ class Monotone(Kernel):
         return self.kernel.diagonal(self._free(X)) + jnp.sum(self._steps(X) ** 2, axis=1)
 
     def for_features(self, n_features: int) -> "Monotone":
-        """Return the same kernel with one lengthscale for each of ``n_features`` features."""
-        return eqx.tree_at(lambda one: one.kernel, self, self.kernel.for_features(n_features))
+        """Return the same kernel with one lengthscale for each of ``n_features`` features that has no direction."""
+        return eqx.tree_at(lambda one: one.kernel, self, self.kernel.for_features(n_features - len(self.signs)))
+
+    def directions(self) -> dict[int, float]:
+        """Return the sign of each feature that has one, by its number; also of kernels of several parts."""
+        columns, signs = (np.atleast_2d(np.asarray(part))[0] for part in (_restored(self.columns), self.signs))
+        return dict(zip(np.rint(columns).astype(int).tolist(), signs.tolist(), strict=True))
 
     def _free(self, X: Float[AnyArray, "n c"]) -> Array:
-        """Return the features (n, c) without a direction; the others are zero."""
-        return jnp.where((jax.lax.stop_gradient(self.signs) != 0.0)[None, :], 0.0, jnp.asarray(X))
+        """Return the features (n, c - k) without a direction."""
+        return jnp.asarray(X)[:, jnp.rint(_restored(self.others)).astype(int)]
 
     def _steps(self, X: Float[AnyArray, "n c"]) -> Array:
-        """Return how many of each step lie below the objects, (n, c N_STEPS), in units of the steps' sizes."""
-        fixed = jax.lax.stop_gradient((self.signs, self.low, self.high, self.is_there))
-        signs, is_there = fixed[0], fixed[3]
-        low, high = (as_row(jnp.sinh(_SQUEEZED * end)) for end in fixed[1:3])
-        there = jnp.where(signs != 0.0, is_there, 0.0)
-        place = (jnp.asarray(X) - low) / jnp.where(high > low, high - low, 1.0) * N_STEPS
+        """Return how many of each step lie below the objects, (n, k N_STEPS), in units of the steps' sizes."""
+        own = jnp.asarray(X)[:, jnp.rint(_restored(self.columns)).astype(int)]
+        low, high = (as_row(_restored(end)) for end in (self.low, self.high))
+        place = (own - low) / jnp.where(high > low, high - low, 1.0) * N_STEPS
         number = np.arange(N_STEPS)[None, None]
         first, last = np.where(number == 0, -np.inf, 0.0), np.where(number == N_STEPS - 1, np.inf, 1.0)
         below = jnp.clip(place[:, :, None] - number, first, last)
-        size = there * 2.0 / N_STEPS * jnp.exp(0.5 * self.log_variance)
+        size = jax.lax.stop_gradient(self.is_there) * 2.0 / N_STEPS * jnp.exp(0.5 * self.log_variance)
         return (below * size[None, :, None]).reshape(below.shape[0], -1)
+
+
+def _squeezed(values: np.ndarray) -> np.ndarray:
+    return np.arcsinh(values) / 4.0
+
+
+def _restored(values: Float[AnyArray, "*any"]) -> Array:
+    return jnp.sinh(4.0 * jax.lax.stop_gradient(jnp.asarray(values)))
 
 
 class Ordered(ErrorModel):
@@ -137,9 +152,9 @@ class Ordered(ErrorModel):
         return ExpectedDerivatives(value, jnp.stack([slope, -slope], axis=1), curvature, jnp.zeros_like(value))
 
 
-def signs_of(kernels: Kernel) -> np.ndarray | None:
-    """Return the signs (c,) that the kernels of a prior, or one kernel, ask for; None where they ask for none."""
-    return np.atleast_2d(np.asarray(kernels.signs))[0] if isinstance(kernels, Monotone) else None
+def directions_of(kernels: Kernel) -> dict[int, float]:
+    """Return the signs, by the features' numbers, that the kernels of a prior, or one kernel, ask for."""
+    return kernels.directions() if isinstance(kernels, Monotone) else {}
 
 
 def without_shared_steps(prior: UtilityPrior) -> UtilityPrior:
