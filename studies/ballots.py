@@ -18,6 +18,7 @@ projects more than of others, and with what was ticked of them more than of othe
     python studies/ballots.py fit people|projects FOLD MODEL FOLDER [--data FOLDER]    (MODEL: one of MODELS)
     python studies/ballots.py fit all 0 hierarchical-2 FOLDER
     python studies/ballots.py report FOLDER [--data FOLDER]
+    python studies/ballots.py simulate MODEL ... [--seed 0] [--folds 0]    (new projects of simulated ballots)
 """
 
 import argparse
@@ -27,10 +28,30 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from choicegp import ChoiceData, ChoiceGP, datasets
 
-MODELS = {"hierarchical-2": (2, "hierarchical"), "hierarchical-1": (1, "hierarchical"), "pooled-2": (2, "pooled")}
+
+class Way(NamedTuple):
+    """How ballots are modelled."""
+
+    n_utilities: int
+    respondents: str
+    one_by_one: bool = False  # every project is a question of its own, of yes or no
+    intervals: str = "none"
+
+
+MODELS = {
+    "hierarchical-2": Way(2, "hierarchical"),
+    "hierarchical-1": Way(1, "hierarchical"),
+    "hierarchical-4": Way(4, "hierarchical"),
+    "pooled-2": Way(2, "pooled"),
+    "yes-no-1": Way(1, "hierarchical", one_by_one=True),
+    "yes-no-2": Way(2, "hierarchical", one_by_one=True),
+    "yes-no-1-sampled": Way(1, "hierarchical", one_by_one=True, intervals="auto"),
+    "hierarchical-2-sampled": Way(2, "hierarchical", intervals="auto"),
+}
 TOPICS = {"Transportation": "transport", "Culture": "culture", "Nature": "nature"}
 N_FOLDS = 5
 
@@ -42,13 +63,20 @@ class Ballots(NamedTuple):
     kept: np.ndarray  # (voters, projects)
     voters: pd.DataFrame
 
-    def answers(self, rows: np.ndarray, columns: np.ndarray, *, named: bool = True) -> ChoiceData:
-        """Return the ballots of some voters over some projects."""
+    def answers(
+        self, rows: np.ndarray, columns: np.ndarray, *, named: bool = True, one_by_one: bool = False
+    ) -> ChoiceData:
+        """Return the ballots of some voters over some projects, as one set each, or as one for each project."""
         table = self.projects.iloc[columns]
-        ids = table.index.to_numpy()
-        people = self.voters.index.to_numpy()[rows] if named else None
-        chosen = [list(ids[self.kept[row, columns]]) for row in rows]
-        return ChoiceData.from_sets(table, [list(ids)] * len(rows), chosen, by="id", respondents=people, empty="none")
+        ids, people = table.index.to_numpy(), self.voters.index.to_numpy()[rows]
+        kept = self.kept[np.ix_(rows, columns)]
+        if one_by_one:
+            shown, people = [[i] for i in ids] * len(rows), np.repeat(people, len(columns))
+            chosen = [[i] if is_kept else [] for own in kept for i, is_kept in zip(ids, own, strict=True)]
+        else:
+            shown, chosen = [list(ids)] * len(rows), [list(ids[own]) for own in kept]
+        who = people if named else None
+        return ChoiceData.from_sets(table, shown, chosen, by="id", respondents=who, empty="none")
 
 
 def loaded(folder: str | None) -> Ballots:
@@ -69,26 +97,70 @@ def split(ballots: Ballots, what: str, fold: int) -> tuple[np.ndarray, np.ndarra
     return voters, projects[~out], voters, projects[out]
 
 
+def simulated(seed: int, n_voters: int = 120) -> tuple[Ballots, np.ndarray]:
+    """Simulate ballots over the 24 projects of a city, and return them with the probabilities of all ticks.
+
+    Most of what a project is liked for is its own and not in its features; voters differ in how many projects they
+    tick, and in their tastes for topics and districts.
+    """
+    rng = np.random.default_rng([seed, 24])
+    topics, districts, costs = ["Nature", "Culture", "Transportation"], ["Nord", "Süd", "Ost", "West"], [8.5, 9.2]
+    kinds = [(topic, district, cost) for district in districts for topic in topics for cost in costs]
+    projects = pd.DataFrame(kinds, columns=["topic", "district", "log_cost"], index=range(1, 25))
+    topic, district = (pd.factorize(projects[name])[0] for name in ("topic", "district"))
+    score = 0.6 * rng.standard_normal(24) + 0.2 * rng.standard_normal(3)[topic] - 0.15
+    score = (
+        score
+        + 0.5 * rng.standard_normal((n_voters, 3))[:, topic]
+        + 0.4 * rng.standard_normal((n_voters, 4))[:, district]
+    )
+    probability = ndtr(score + 0.7 * rng.standard_normal((n_voters, 1)))
+    voters = pd.DataFrame(index=[f"voter {number}" for number in range(n_voters)])
+    return Ballots(projects, rng.uniform(size=probability.shape) < probability, voters), probability
+
+
+def simulate(seed: int, names: list[str], folds: list[int]) -> None:
+    """Print how well models predict new projects of simulated ballots, against what is simple and the truth."""
+    ballots, truth = simulated(seed)
+    popular = simple(ballots, "projects")
+    for fold in folds:
+        wanted = split(ballots, "projects", fold)[3]
+        found = {name: whole[:, wanted] for name, whole in popular.items()} | {"truth": truth[:, wanted]}
+        for name in (*found, *names):
+            began = time.perf_counter()
+            own = found[name] if name in found else predicted(ballots, "projects", fold, name)[0]
+            logs, right = scores(own, ballots.kept[:, wanted]).mean(axis=0)
+            print(f"| {seed} | {fold} | {name} | {logs:.3f} | {right:.3f} | {own.mean():.3f} ± {own.std():.3f} | "
+                  f"{time.perf_counter() - began:.0f} s |", flush=True)  # fmt: skip
+
+
 def fit(ballots: Ballots, what: str, fold: int, name: str, folder: Path) -> None:
     """Fit one model to one fold, and keep its probabilities."""
-    d, how = MODELS[name]
+    probability, words = predicted(ballots, what, fold, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / f"{what}-{fold}-{name}.npz", probability=probability)
+    print(f"{what} fold {fold}, {name}: {words}", flush=True)
+
+
+def predicted(ballots: Ballots, what: str, fold: int, name: str) -> tuple[np.ndarray, str]:
+    """Return what a model that was fitted to one fold says about what was held out, and how the fit went."""
+    way = MODELS[name]
     everyone, everything = (np.arange(n) for n in ballots.kept.shape)
     rows, columns, asked, wanted = (
         (everyone, everything, everyone, everything) if what == "all" else split(ballots, what, fold)
     )
     began = time.perf_counter()
     model = ChoiceGP(
-        d, respondents=how, threshold=True, object_effects=True, intervals="none", progress=False, random_state=0
-    )
-    model.fit(ballots.answers(rows, columns))
+        way.n_utilities, respondents=way.respondents, threshold=True, object_effects=True, intervals=way.intervals,
+        progress=False, random_state=0,
+    )  # fmt: skip
+    model.fit(ballots.answers(rows, columns, one_by_one=way.one_by_one))
     fitted = time.perf_counter() - began
     # Held-out voters are new people; held-out projects were shown with all others.
-    offered = ballots.answers(asked, everything, named=what != "people")
-    probability = np.array(model.predict_proba(offered))[:, wanted]
-    folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / f"{what}-{fold}-{name}.npz", probability=probability)
-    print(f"{what} fold {fold}, {name}: fit {fitted:.0f} s, all {time.perf_counter() - began:.0f} s, "
-          f"{model.fit_result_.status}, bound {model.elbo_:.1f}", flush=True)  # fmt: skip
+    offered = ballots.answers(asked, everything, named=what != "people", one_by_one=way.one_by_one)
+    probability = np.array(model.predict_proba(offered)).reshape(len(asked), len(everything))[:, wanted]
+    words = f"fit {fitted:.0f} s, all {time.perf_counter() - began:.0f} s, {model.fit_result_.status}, bound "
+    return probability, words + f"{model.elbo_:.1f}, {model.posterior_.prior}"
 
 
 def simple(ballots: Ballots, what: str) -> dict[str, np.ndarray]:
@@ -181,10 +253,17 @@ def main() -> None:
     cell.add_argument("what", choices=("people", "projects", "all"))
     cell.add_argument("fold", type=int)
     cell.add_argument("model", choices=tuple(MODELS))
+    trial = parts.add_parser("simulate")
+    trial.add_argument("models", nargs="+", choices=tuple(MODELS))
+    trial.add_argument("--seed", type=int, default=0)
+    trial.add_argument("--folds", type=int, nargs="+", default=[0])
     for one in (cell, parts.add_parser("report")):
         one.add_argument("folder", type=Path)
         one.add_argument("--data")
     options = parser.parse_args()
+    if options.part == "simulate":
+        simulate(options.seed, options.models, options.folds)
+        return
     ballots = loaded(options.data)
     if options.part == "fit":
         fit(ballots, options.what, options.fold, options.model, options.folder)

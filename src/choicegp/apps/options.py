@@ -261,6 +261,10 @@ _THRESHOLD = Option(
     help="Whether an object must also pass a threshold to be kept. By default only if some set was left empty.",
 )  # fmt: skip
 _RULE = Option("--rule", metavar="NAME", help="What is kept: pareto (what nothing beats) or best-in-one.")
+_MONOTONE = Option(
+    "--monotone", metavar="FEATURES", show_default=False,
+    help='Features with which all utilities may only fall or rise: "falling price, rising battery".',
+)  # fmt: skip
 _RESTARTS = Option("--restarts", min=1, metavar="NUMBER", help="Number of annealed starts of the fit.")
 
 
@@ -283,6 +287,7 @@ class ModelOptions:
     lapse: Annotated[str, _LAPSE] = "0"
     threshold: Annotated[bool | None, _THRESHOLD] = None
     rule: Annotated[str, _RULE] = "pareto"
+    monotone: Annotated[str | None, _MONOTONE] = None
     n_restarts: Annotated[int | None, _RESTARTS] = None
     random_state: Seed = 0
 
@@ -293,13 +298,22 @@ class ModelOptions:
         except ValueError:
             raise ChoiceGPError(f"--lapse takes a number or the word learn, not {self.lapse!r}") from None
         either = {name: "auto" if vars(self)[name] is None else vars(self)[name] for name in _AUTOMATIC}
-        return vars(self) | {"lapse": rate} | either
+        directions = None if self.monotone is None else _directions(self.monotone)
+        return vars(self) | {"lapse": rate, "monotone": directions} | either
 
     def given(self) -> dict[str, tuple[str, Any]]:
         """Return what is not the default, as option on the command line and value, by argument."""
         usual, arguments = ModelOptions(), self.arguments()
         changed = [name for name, value in vars(self).items() if value != vars(usual)[name]]
         return {name: (_NAMES.get(name, f"--{name.replace('_', '-')}"), arguments[name]) for name in changed}
+
+
+def _directions(text: str) -> dict[str, int]:
+    """Read names of features, each after the word falling or rising."""
+    words = [name.split(maxsplit=1) for name in split_names(text, "--monotone")]
+    if any(len(pair) != 2 or pair[0] not in ("falling", "rising") for pair in words):
+        raise ChoiceGPError(f'--monotone takes features such as "falling price, rising battery", not {text!r}')
+    return {name: 1 if word == "rising" else -1 for word, name in words}
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -67,6 +67,10 @@ class ChoiceGP(MarketNumbers):
         each set names, and for a new person of the population where it names nobody who is known, and utilities,
         effects and recommendations are the population's.  "auto": by cross-validation over the sets of each person;
         ``fit_result_.notes`` says why.
+    monotone : dict of str to int, optional
+        Numeric features with which every utility may only rise (1) or fall (-1), such as ``{"price": -1}``.  Such a
+        feature has a part of its own in each utility, so that it matters in the same way whatever the other features
+        are; where the answers speak against it, ``fit_result_.notes`` says so.  For dense inference and one person.
     shared_part : bool or "auto"
         Whether the utilities have a part in common, whose size is learned: what people judge by is related, and with
         independent utilities most objects that were never shown would be incomparable.  "auto": with dense inference
@@ -148,6 +152,7 @@ class ChoiceGP(MarketNumbers):
     threshold: bool | str
     rule: str | Likelihood
     respondents: str
+    monotone: dict[str, int] | None
     shared_part: bool | str
     intervals: str
     object_effects: bool | str
@@ -165,6 +170,7 @@ class ChoiceGP(MarketNumbers):
         threshold: bool | str = "auto",
         rule: str | Likelihood = "pareto",
         respondents: str = "pooled",
+        monotone: dict[str, int] | None = None,
         shared_part: bool | str = "auto",
         intervals: str = "auto",
         object_effects: bool | str = "auto",

@@ -150,7 +150,7 @@ def importance(posterior: Posterior, problem: Problem, *, n_draws: int, seed: in
     smooth, k = array_stats.psislw(-logs)
     weights = np.exp(smooth - np.max(smooth))
     weights /= weights.sum()
-    sets = np.concatenate([np.zeros(0), *(batch.weight for batch in problem.batches)]) > 0
+    sets = np.concatenate([np.zeros(0), *(batch.weight * (batch.sets >= 0) for batch in problem.batches)]) > 0
     moved = np.abs(weights @ choices[:, sets] - choices[:, sets].mean(axis=0)).mean() if sets.any() else 0.0
     return (float(k), float(1.0 / np.sum(weights**2)), float(moved))
 

@@ -12,6 +12,7 @@ from choicegp.compute.progress import Clock, progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.directions import contradiction, held_back
 from choicegp.fitting.methods import Auto, Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
 from choicegp.fitting.record import (
@@ -49,6 +50,7 @@ from choicegp.inference.starts import (
     rescaled,
     with_threshold,
 )
+from choicegp.model.monotone import directions_of, without_shared_steps
 from choicegp.model.prior import UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
@@ -160,7 +162,10 @@ def _fit(
         notes, words = notes_on(data, X, means), PLUG_IN
     else:
         codes = {} if warm is None else dict(warm.codes)
-        problem = posed(data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors)
+        problem = posed(
+            data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors,
+            directions=directions_of(options.kernel) if options.directions else None,
+        )  # fmt: skip
         found, words = _fit_at_objects(problem, options, Watch(clock, keeper=keeper), warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
         notes += excess_note(data, options.errors, options.n_utilities) + pooled_note(data)
@@ -171,7 +176,13 @@ def _fit(
         found.n_annealing, words, out_of_time=found.out_of_time,
     )  # fmt: skip
     kept = data.sample if isinstance(data, ChoiceFolder) else data
-    return Fitted(found.posterior, found.elbo, result, centre, scale, codes, options.errors, kept)
+    fitted = Fitted(found.posterior, found.elbo, result, centre, scale, codes, options.errors, kept)
+    names = held_back(fitted) if options.directions and not clock.is_up else []
+    if not names:
+        return fitted
+    free = options._replace(intervals=False, method=options.dense, directions=())
+    bound = _fit(data, free, clock, keeper=keeper.part("free")).elbo
+    return fitted._replace(result=result._replace(notes=(*result.notes, *contradiction(fitted, names, bound))))
 
 
 def _fit_sparse(
@@ -198,6 +209,8 @@ def _check_warm(options: FitOptions, warm: Fitted) -> None:
         raise ChoiceGPError("init and this model must agree about shared_part")
     if warm.has_effects != options.object_effects:
         raise ChoiceGPError("init and this model must agree about object_effects")
+    if directions_of(warm.posterior.prior.kernels) != directions_of(options.kernel):
+        raise ChoiceGPError("init and this model must agree about monotone")
     if warm.errors != options.errors:
         raise ChoiceGPError(
             "init and this model must agree about rule and threshold; where only the new sets have empty answers, "
@@ -252,7 +265,7 @@ def _fit_at_objects(
 
 def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_jobs: int | None) -> DenseInference:
     """Return how a dense fit is made: with many objects, or where few say all, its steps are made at some of them."""
-    if place is None and task.prior.log_effect_variance is None:
+    if place is None and task.prior.log_effect_variance is None and not directions_of(task.prior.kernels):
         if len(task.problem.valid) > MANY:
             return ReducedInference(task._replace(n_jobs=n_threads(n_jobs, MANY)), grown)
         n = enough_objects(task.prior, task.problem)
@@ -324,4 +337,5 @@ def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
     if not options.learn_hyperparameters:
         return prior
     # Distances grow with the number of features.
+    prior = without_shared_steps(prior)
     return rescaled(prior, np.sqrt(n_features), FIRST_VARIANCE if options.method.begins_dense else 1.0)

@@ -8,6 +8,7 @@ from choicegp.checks import check_one_of, counted, flag_option, jobs_option, num
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
+from choicegp.fitting.directions import Directions, directed, directions_option
 from choicegp.fitting.methods import MCMC, Auto, Dense, Method, Paper, Sparse, method_option
 from choicegp.model.error_models import DISCERNIBILITY, RULES, ErrorModel
 from choicegp.model.kernels import Kernel
@@ -50,6 +51,7 @@ class FitOptions(NamedTuple):
     errors: ErrorModel = DISCERNIBILITY
     threshold: bool | None = False  # None: where the data have empty answers
     respondents: str = "pooled"
+    directions: Directions = ()
 
     @classmethod
     def validated(cls, params: dict[str, Any]) -> "FitOptions":
@@ -91,6 +93,7 @@ class FitOptions(NamedTuple):
             errors=_rule_option(params.get("rule", "pareto"), number),
             threshold=_flag_or_auto("threshold", params.get("threshold", False)),
             respondents=check_one_of("respondents", params.get("respondents", "pooled"), RESPONDENTS),
+            directions=directions_option(params.get("monotone")),
         )
 
     @property
@@ -123,10 +126,21 @@ class FitOptions(NamedTuple):
         effects = self.object_effects
         if effects is None and not (method.begins_dense and self.learn_hyperparameters):
             effects = False
+        if self.directions and not method.begins_dense:
+            raise ChoiceGPError(
+                f"monotone does not work with inference={method.name!r}: use inference='dense', or leave monotone out"
+            )
+        if isinstance(data, ChoiceData):
+            self = self._replace(kernel=directed(self.kernel, self.directions, data, self.standardize))
         return self._replace(method=method, object_effects=effects)
 
     def _for_people(self, data: ChoiceData | ChoiceFolder) -> "FitOptions":
         """Return the options of a fit of all people together, which has an inference of its own."""
+        if self.directions:
+            raise ChoiceGPError(
+                f"monotone does not work with respondents={self.respondents!r}: use respondents='pooled', or leave "
+                "monotone out"
+            )
         is_sampled = isinstance(self.method, MCMC)
         if isinstance(data, ChoiceFolder) or not (is_sampled or isinstance(self.method, Auto | Dense)):
             what = "a ChoiceFolder" if isinstance(data, ChoiceFolder) else f"inference={self.method.name!r}"

@@ -8,10 +8,12 @@ from choicegp.checks import counted
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.data.packing import FeatureScaling
+from choicegp.data.pareto import expected_undominated
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
 from choicegp.inference.respondents.posterior import StudyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
+from choicegp.model.monotone import directions_of
 from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.reading.encoding import FeatureEncoding
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 PLUG_IN = "Gaussian utilities at the most probable hyperparameters: intervals are too narrow"
 _MOST_OBJECTS = 400
 _CLEAR = 1.0  # difference, in units of the error scale, from which on an order means something
+_LARGE = 10  # objects of a set in which far more are kept than nothing dominates
 _TOLERATED = 0.02  # share of clear pairs that may be ordered oppositely
 
 
@@ -185,7 +188,8 @@ class Fitted(NamedTuple):
     @property
     def n_shown(self) -> int:
         """Number of shown objects of a dense posterior, the first ones; the threshold comes after them."""
-        return self.posterior.objects.X.shape[-2] - self.errors.has_threshold
+        codes = np.asarray(self.posterior.objects.codes)
+        return int(np.argmin(np.append(codes, THRESHOLD) >= 0))
 
     @property
     def has_effects(self) -> bool:
@@ -218,7 +222,10 @@ class Fitted(NamedTuple):
 
     def training_problem(self) -> Problem:
         """Return the problem that was fitted; its objects are in the posterior's order."""
-        return posed(self.data, self.centre, self.scale, dict(self.codes), effects=self.has_effects, errors=self.errors)
+        return posed(
+            self.data, self.centre, self.scale, dict(self.codes), effects=self.has_effects, errors=self.errors,
+            directions=directions_of(self.posterior.prior.kernels),
+        )  # fmt: skip
 
     def problem_by_row(self) -> Problem:
         """Pose the training data with every row of their table an object of its own, whose code is its row."""
@@ -248,11 +255,11 @@ def scaling(data: ChoiceData | ChoiceFolder, standardize: bool) -> tuple[np.ndar
 
 def posed(
     data: ChoiceData, centre: np.ndarray, scale: np.ndarray, codes: dict[Any, int], *, effects: bool,
-    errors: ErrorModel = DISCERNIBILITY,
+    errors: ErrorModel = DISCERNIBILITY, directions: dict[int, float] | None = None,
 ) -> Problem:  # fmt: skip
     """Pose choice data, scaled; ids that ``codes`` does not know are added to it."""
     numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
-    return pose(data, (data.X - centre) / scale, numbers, effects=effects, errors=errors)
+    return pose(data, (data.X - centre) / scale, numbers, effects=effects, errors=errors, directions=directions)
 
 
 def coinciding_utilities(mean: np.ndarray) -> list[tuple[int, ...]]:
@@ -326,10 +333,24 @@ def pooled_note(data: ChoiceData) -> tuple[str, ...]:
 
 
 def excess_note(data: ChoiceData, errors: ErrorModel, n_utilities: int) -> tuple[str, ...]:
-    """Say that no more objects can be the best in one utility than there are utilities, where more were kept."""
-    if not isinstance(errors, BestInOne) or n_utilities == 1 or data.flat_chosen is None or len(data) == 0:
+    """Say that more was kept than a model with so few utilities can keep, or can expect to keep of new objects."""
+    if n_utilities == 1 or data.flat_chosen is None or len(data) == 0:
         return ()
-    n_several = int(np.sum(np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int) > n_utilities))
+    n_kept = np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int)
+    if errors.name.startswith(DISCERNIBILITY.name):
+        large = np.diff(data.offsets) >= _LARGE
+        n = int(np.median(np.diff(data.offsets)[large])) if large.any() else 1
+        expected = expected_undominated(n, n_utilities)
+        if not large.any() or n_kept[large].mean() < 2.0 * expected:
+            return ()
+        return (
+            f"{n_kept[large].mean():.1f} objects were kept of large sets, but of {n} new ones {n_utilities} utilities "
+            f"leave about {expected:.1f} undominated: new objects will seldom be predicted to be kept. If objects "
+            "do not compete, ask for each by itself (ChoiceData.from_yes_no); or use more utilities",
+        )
+    if not isinstance(errors, BestInOne):
+        return ()
+    n_several = int(np.sum(n_kept > n_utilities))
     if not n_several:
         return ()
     return (
@@ -366,7 +387,7 @@ def notes_on(
     if isinstance(data, ChoiceFolder):
         notes.append(f"{len(data)} sets in {len(data.files)} files; data_ is a sample of {len(data.sample)} of them")
     elif problem is not None:
-        merged = len(np.unique(data.flat_shown)) - int(np.sum(problem.valid & (problem.objects.codes != THRESHOLD)))
+        merged = len(np.unique(data.flat_shown)) - int(np.sum(problem.valid & (problem.objects.codes >= 0)))
         if merged > 0:
             notes.append(f"{merged} objects equal to another in all features were merged with it")
     constant = np.ptp(X, axis=0) == 0

@@ -214,7 +214,8 @@ def _step(
         )
     lapse = state.lapse
     if learning.learn_lapse:
-        n_sets = sum((jnp.sum(batch.weight) for batch in problem.batches), jnp.zeros(()))
+        # Ordered pairs are no answers, in which somebody could lapse.
+        n_sets = sum((jnp.sum(batch.weight * (batch.sets >= 0)) for batch in problem.batches), jnp.zeros(()))
         lapse = jnp.where(learn, likely_lapse(lapsed, n_sets), jnp.asarray(lapse))
     after = DenseState(prior, factor, sites, lapse, adam, rho, rate, objective)
     return after, StepTrace(bound, objective, residual)

@@ -1,5 +1,6 @@
 """Choice data as inference sees them: shown objects, and sets as padded arrays of a few fixed shapes."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy as np
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_places, padded_size, sets_by_shape
 from choicegp.model.error_models import DISCERNIBILITY, ErrorModel
-from choicegp.model.prior import THRESHOLD, Objects
+from choicegp.model.monotone import N_STEPS, Ordered
+from choicegp.model.prior import STEP, THRESHOLD, Objects
 
 
 class SetBatch(NamedTuple):
@@ -22,7 +24,7 @@ class SetBatch(NamedTuple):
     weight : array (m,)
         Weight of each set; 0 for padding.
     sets : int array (m,)
-        Number of the set in the data; -1 for padding.
+        Number of the set in the data; -1 for padding, and for pairs that are ordered without an answer.
     errors : ErrorModel
         How likely the choices are, given utilities.
     """
@@ -41,7 +43,8 @@ class Problem(NamedTuple):
     Attributes
     ----------
     objects : Objects
-        The distinct shown objects, then the threshold where there is one, padded by copies of the first.
+        The distinct shown objects, then the threshold where there is one, then those between which utilities must rise,
+        padded by copies of the first.
     valid : bool array (t,)
         False for padding.
     batches : tuple of SetBatch
@@ -63,8 +66,9 @@ class Problem(NamedTuple):
 
 
 def pose(
-    data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool, errors: ErrorModel = DISCERNIBILITY
-) -> Problem:
+    data: ChoiceData, X: np.ndarray, codes: np.ndarray, *, effects: bool, errors: ErrorModel = DISCERNIBILITY,
+    directions: Mapping[int, float] | None = None,
+) -> Problem:  # fmt: skip
     """Turn choice data into a `Problem`.
 
     Parameters
@@ -80,17 +84,40 @@ def pose(
     errors : ErrorModel
         How likely the choices are, given utilities; of sets of which the best or the worst object was asked for, its
         model of that kind.
+    directions : dict, optional
+        By their numbers, features with 1 where all utilities must rise with them and -1 where they must fall.
     """
     kept, local = distinct_objects(data, X, codes, effects=effects)
-    n_used = len(kept) + errors.has_threshold
+    n_seen = len(kept) + errors.has_threshold
+    steps, batches = _steps(X[kept], directions, n_seen) if directions else (X[:0], ())
+    n_used = n_seen + len(steps)
     n = padded_size(n_used, 4)
     padding = np.full(n - len(kept), kept[0])
     rows = np.concatenate([kept, padding])
-    own_codes = codes[rows]
+    own_X, own_codes = np.ascontiguousarray(X[rows]), codes[rows]
     if errors.has_threshold:
         own_codes[len(kept)] = THRESHOLD
-    objects = Objects(np.ascontiguousarray(X[rows]), own_codes)
-    return Problem(objects, np.arange(n) < n_used, _batches(data, local, errors, len(kept)))
+    own_X[n_seen:n_used], own_codes[n_seen:n_used] = steps, STEP
+    batches = (*_batches(data, local, errors, len(kept)), *batches)
+    return Problem(Objects(own_X, own_codes), np.arange(n) < n_used, batches)
+
+
+def _steps(X: np.ndarray, directions: Mapping[int, float], first: int) -> tuple[np.ndarray, tuple[SetBatch, ...]]:
+    """Return objects over the range of each feature with a direction, and the pairs of them that it orders."""
+    objects, pairs = [], []
+    for j, sign in directions.items():
+        line = np.tile(X.mean(axis=0), (N_STEPS + 1, 1))
+        line[:, j] = np.linspace(X[:, j].min(), X[:, j].max(), N_STEPS + 1)
+        rows = first + len(objects) * len(line) + np.arange(len(line))
+        better, worse = (rows[1:], rows[:-1]) if sign > 0 else (rows[:-1], rows[1:])
+        objects.append(line)
+        pairs.append(np.stack([better, worse]))
+    rows = np.concatenate(pairs, axis=1).astype(np.int32)
+    n = rows.shape[1]
+    chosen = np.repeat([[True], [False]], n, axis=1)
+    return np.concatenate(objects), (
+        SetBatch(rows, np.ones_like(chosen), chosen, np.ones(n), np.full(n, -1), Ordered()),
+    )
 
 
 def distinct_objects(

@@ -44,6 +44,8 @@ _NAMED = {
 }
 THRESHOLD = -(2**31)
 """The code of the threshold, of which there is one; codes of ids are not negative."""
+STEP = THRESHOLD + 1
+"""The code of all objects between which utilities must rise, see `choicegp.model.monotone`: they share one effect."""
 
 
 def kernel_named(kernel: "str | Kernel") -> Kernel:

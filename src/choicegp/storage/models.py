@@ -27,7 +27,7 @@ from choicegp.errors import ChoiceGPError, Defect
 from choicegp.fitting.methods import Method
 from choicegp.fitting.record import ChosenNumber, FitResult, Fitted
 from choicegp.inference.posterior import Draws, Posterior, draws_of
-from choicegp.model import kernels, mapped, warped, waves
+from choicegp.model import kernels, mapped, monotone, warped, waves
 from choicegp.model.covariates import OfPeople
 from choicegp.model.error_models import DISCERNIBILITY, ERROR_MODELS, KEPT_BY
 from choicegp.model.kernels import Kernel
@@ -52,6 +52,7 @@ _KERNELS: dict[str, Any] = {
         **vars(waves),
         **vars(warped),
         **vars(mapped),
+        **vars(monotone),
         "OfPeople": OfPeople,
     }.items()
     if isinstance(kind, type) and issubclass(kind, Kernel)
@@ -250,6 +251,7 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
     other = fitted.errors.name in KEPT_BY and fitted.errors != DISCERNIBILITY
     if fitted.study is not None:
         version = 6 if fitted.study.draws is None and fitted.study.covariates is None else 7
+    version = 8 if "Monotone" in str(structure) else version
     page = {
         "version": max(5, version) if other or data.kinds is not None else version,
         "kernel": structure, "shared": posterior.prior.shared, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
@@ -360,7 +362,7 @@ def _unpack_embedding(arrays: Arrays, page: Page) -> "FittedEmbedding":
 
 _PAIRS = Format(1, _pack_pairs, _unpack_pairs)
 FORMATS = {
-    "choicegp-model": Format(7, _pack, _unpack),
+    "choicegp-model": Format(8, _pack, _unpack),
     _BEST_OBJECT: Format(6, _pack, _unpack),
     "choicegp-PreferenceGP": _PAIRS,
     "choicegp-GeneralPreferenceGP": _PAIRS,

@@ -1,0 +1,88 @@
+"""Where `adapt` loses against a whole fit: steps between the two, on development studies.
+
+python studies/adapting.py [--seeds 2] [--first 200] [--between 0.5]
+"""
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+from respondents import OPTIONS, parts, scores
+
+from choicegp import ChoiceData, ChoiceGP, datasets
+from choicegp.compute.devices import computing, linear_algebra_for
+from choicegp.compute.progress import Clock
+from choicegp.fitting import adapting
+from choicegp.fitting.options import FitOptions
+from choicegp.fitting.respondents import gathered, infer_study, numbered_respondents, posterior_of
+from choicegp.inference.driver import Learning, Task, Watch
+from choicegp.inference.respondents.course import StudyInference
+from choicegp.inference.respondents.steps import Population
+from choicegp.inference.respondents.study import studied
+
+
+def joint(model: ChoiceGP, prior: Any, data: ChoiceData, *, learn: bool, n_restarts: int) -> ChoiceGP:
+    """Fit everyone again, from the known population, with these hyperparameters held or learned."""
+    fitted = model.fitted_
+    before = fitted.study
+    assert before is not None
+    options = FitOptions.validated(model.get_params(deep=False))._replace(object_effects=False).decided(data)
+    people, ids = numbered_respondents(data)
+    codes: dict[Any, int] = {}
+    numbers = np.array([codes.setdefault(i, len(codes)) for i in data.object_ids])
+    X = (data.X - fitted.centre) / fitted.scale
+    objects, answers = gathered(data, X, numbers, people, options.errors, effects=False)
+    study = studied(objects, before.points, answers, len(ids), before.prior.n_utilities)
+    learning = Learning(options.hyperpriors_for(X.shape[1]) if learn else None, learn_lapse=False, learn_prior=learn)
+    task = Task(before.prior.population, None, learning, Watch(Clock(None)), 1, 90, 0.02, 0.0, 0)  # type: ignore[arg-type]
+    root = before.root
+    population = Population(before.mean, root, np.asarray(-2.0 * np.linalg.slogdet(root)[1]))  # type: ignore[arg-type]
+    with computing(), linear_algebra_for(len(before.mean)):
+        found = infer_study(StudyInference(task, study, (prior, population), n_restarts=n_restarts))
+    posterior = posterior_of(found, study, ids)
+    later = fitted._replace(posterior=posterior.population(), codes=codes, data=data, study=posterior, elbo=found.elbo)
+    return ChoiceGP(**model.get_params(deep=False))._keep(later)
+
+
+def main() -> None:
+    """Print exact accuracy and log score for the new people."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--first", type=int, default=200)
+    parser.add_argument("--between", type=float, nargs="+", default=[0.2, 0.5, 0.8])
+    options = parser.parse_args()
+    for seed in range(options.first, options.first + options.seeds):
+        for between in options.between:
+            study = datasets.many_people(75, 25, between, seed).data
+            train, _ = parts(study, 5, 0, 50)
+            fresh, unseen = parts(study, 5, 50, 75)
+            both = ChoiceData.concat([train, fresh])
+            model = ChoiceGP(2, respondents="hierarchical", random_state=seed, **OPTIONS).fit(train)
+            whole = ChoiceGP(2, respondents="hierarchical", random_state=seed, **OPTIONS).fit(both)
+            known, found = model.fitted_.study, whole.fitted_.study
+            assert known is not None
+            assert found is not None
+
+            def say(name: str, one: ChoiceGP, began: float, seed: int = seed, between: float = between,
+                    unseen: ChoiceData = unseen) -> None:  # fmt: skip
+                right, logs = scores(one, unseen)
+                print(f"| {seed} | {between} | {name} | {right:.3f} | {logs:.3f} | {one.elbo_:.1f} | "
+                      f"{time.perf_counter() - began:.0f} s |", flush=True)  # fmt: skip
+
+            say("whole", whole, time.perf_counter())
+            for name, starts, steps in (("adapt", 3, 60), ("adapt, 10 starts", 10, 60), ("adapt, no starts", 0, 60)):
+                adapting._STARTS, adapting._STEPS = starts, steps
+                began = time.perf_counter()
+                say(name, model.adapt(fresh), began)
+            for name, prior, learn in (
+                ("joint, held", known.prior, False),
+                ("joint, of the whole", found.prior, False),
+                ("joint, learned", known.prior, True),
+            ):
+                began = time.perf_counter()
+                say(name, joint(model, prior, both, learn=learn, n_restarts=3), began)
+
+
+if __name__ == "__main__":
+    main()
