@@ -80,8 +80,10 @@ def kind_of(path: "str | os.PathLike[str]") -> str:
         source = _checked_path(path)
         if not source.is_file():
             return ""  # a pipe would be waited for
-        with np.load(source, allow_pickle=False) as archive:
-            return str(json.loads(str(archive["about"]))["format"])
+        with source.open("rb") as stream:
+            _check_size(stream, "model")
+            with np.load(stream, allow_pickle=False) as archive:
+                return str(json.loads(str(archive["about"]))["format"])
     except Exception:
         return ""
 
