@@ -451,7 +451,7 @@ def test_padding_changes_no_prediction(real):
     drawn = [model.sample_utilities(TABLE, 8, random_state=1) for model in (current.model, current.roomy)]
     assert np.allclose(*drawn, atol=1e-6)
     # Utilities are differences from the mean of the shown objects, of which copies are none.
-    for one, other in zip(*(model.predict_utilities(TABLE) for model in (current.model, current.roomy)), strict=True):
+    for one, other in zip(*(model.utilities(TABLE) for model in (current.model, current.roomy)), strict=True):
         assert np.allclose(one, other, atol=1e-6)
 
 
