@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from choicegp.checks import file_path
 from choicegp.errors import ChoiceGPError
 
 _LONGEST_NAME = 235  # of the 255 bytes that file systems allow, what a draft's ending leaves
@@ -14,7 +15,7 @@ _LONGEST_NAME = 235  # of the 255 bytes that file systems allow, what a draft's 
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """Refuse a path where no file can be written, before the work whose result it is for."""
-    file = Path(path)
+    file = file_path(path)
     try:
         if file.is_dir():
             raise ChoiceGPError(f"{file} is a folder; name a file in it")

@@ -15,9 +15,8 @@ def check(
     Answers to the same sets are simulated from the model and compared with the answers of the table. With --respondent,
     people who tick at random, or who tick everything, are named.
     """
-    from choicegp.apps.models import load
+    from choicegp.apps.models import known_to, load
     from choicegp.reporting.summaries import checks_in_words
 
     fitted = load(model)
-    features = [column.name for column in fitted.encoding_.columns]
-    say(checks_in_words(fitted, table.read(features=features, encoding=fitted.encoding_), seed))
+    say(checks_in_words(fitted, table.read(**known_to(fitted)), seed))

@@ -226,18 +226,13 @@ def predict(
     model learned from answers to one other question than keep, that one. The probability that an object is chosen
     includes the errors that people make when they answer.
     """
-    from choicegp.apps.models import asked_as_learned, learned_question, load, note_as_learned
+    from choicegp.apps.models import asked_as_learned, known_to, learned_question, load, note_as_learned, show_or_write
     from choicegp.errors import ChoiceGPError
-    from choicegp.files import check_place
-    from choicegp.reading.text import write_table
 
-    if output is not None:
-        check_place(output)
-    elif table.is_folder:
+    if output is None and table.is_folder:
         raise ChoiceGPError("predictions for a folder need a file: pass -o FILE.parquet")
-    fitted = load(model)
-    features = [column.name for column in fitted.encoding_.columns]
-    known = {"chosen": None, "features": features, "encoding": fitted.encoding_}
+    fitted = load(model, output)
+    known = known_to(fitted) | {"chosen": None}
     if table.is_folder and not hasattr(fitted, "predict_file"):
         raise ChoiceGPError(f"a {type(fitted).__name__} predicts tables, not folders: predict one file after the other")
     question = learned_question(fitted) if table.kind is None else None
@@ -250,14 +245,9 @@ def predict(
         return
     data = table.read(**known)
     # Where all sets of the table say "keep", the data have no kinds: the table is looked at again.
-    if question is not None and not table.has_own_kinds(features):
+    if question is not None and not table.has_own_kinds(known["features"]):
         data = asked_as_learned(fitted, data)
-    frame = fitted.predict_frame(data)
-    if output is None:
-        terminal.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
-    else:
-        write_table(frame, output)
-        terminal.say(f"Predictions for {len(data)} sets are in {output}.")
+    show_or_write(fitted.predict_frame(data), output, f"Predictions for {len(data)} sets")
 
 
 @app.command()
@@ -279,26 +269,17 @@ def shares(
     Each set of the table is an assortment. Choices in it are ignored. The table of shares has a 95% interval for every
     number, and where the model has a threshold a row none for people who keep nothing.
     """
-    from choicegp.apps.models import load
+    from choicegp.apps.models import known_to, load, show_or_write
     from choicegp.errors import ChoiceGPError
-    from choicegp.files import check_place
-    from choicegp.reading.text import write_table
 
-    if output is not None:
-        check_place(output)
     if table.is_folder:
         raise ChoiceGPError(f"{table.file} is a folder: pass one file of assortments")
-    fitted = load(model)
+    fitted = load(model, output)
     if not hasattr(fitted, "shares"):
         raise ChoiceGPError(f"a {type(fitted).__name__} has no shares, as a ChoiceGP has")
-    features = [column.name for column in fitted.encoding_.columns]
-    data = table.read(chosen=None, features=features, encoding=fitted.encoding_)
+    data = table.read(chosen=None, **known_to(fitted))
     frame = fitted.shares(data, take=take, random_state=seed, people="new" if new_people else None)
-    if output is None:
-        terminal.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
-    else:
-        write_table(frame, output)
-        terminal.say(f"Shares of {len(data)} assortments are in {output}.")
+    show_or_write(frame, output, f"Shares of {len(data)} assortments")
 
 
 app.command()(showing.plot)

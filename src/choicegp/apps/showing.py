@@ -44,11 +44,11 @@ def plot(
     """
     from pathlib import Path
 
-    from choicegp.apps.models import load
+    from choicegp.apps.models import known_to, load
     from choicegp.plotting.files import Wanted, save_all, suitable_kinds
 
     fitted = load(model)
-    held_out = None if data is None else _held_out(fitted, reading, data)
+    held_out = None if data is None else reading.of(data).read(**known_to(fitted))
     kinds = list(kind or (["effects"] if feature else suitable_kinds(fitted)))
     kinds += ["calibration"] if data and "calibration" not in kinds else []
     for file in save_all(fitted, Path(output), kinds, Wanted(feature, held_out)):
@@ -89,29 +89,21 @@ def report(
     out; without, each set is predicted from the others. The options about columns say how to read the files of --data
     and of --assortments.
     """
-    from choicegp.apps.models import load
-    from choicegp.files import check_place
+    from choicegp.apps.models import known_to, load
     from choicegp.reporting.report import report as written
 
-    check_place(output)
-    fitted = load(model)
+    fitted, held_out = load(model, output), None
     offered = None
+    if data is not None:
+        held_out = reading.of(data).read(**known_to(fitted))
     if assortments is not None:
-        offered = reading.of(assortments).read(**_known(fitted), chosen=None, respondent=None, weight=None)
+        offered = reading.of(assortments).read(**known_to(fitted), chosen=None, respondent=None, weight=None)
     written(
-        fitted, output, held_out=None if data is None else _held_out(fitted, reading, data), assortments=offered,
+        fitted, output, held_out=held_out, assortments=offered,
         changes=_changes(fitted, offered, change or []) or None, n_segments=segments, title=title,
         command=context.find_root().obj, random_state=seed,
     )  # fmt: skip
     terminal.say(f"The report is in {output}.")
-
-
-def _known(fitted: Any) -> dict[str, Any]:
-    return {"features": [column.name for column in fitted.encoding_.columns], "encoding": fitted.encoding_}
-
-
-def _held_out(fitted: Any, reading: ReadingOptions, file: str) -> Any:
-    return reading.of(file).read(**_known(fitted))
 
 
 def _changes(fitted: Any, offered: Any, texts: list[str]) -> dict[Any, Any]:

@@ -127,9 +127,15 @@ class Estimator:
             return Outside(0, len(encoded), {})
         return outside_training(encoded, data.X[np.unique(data.flat_shown)], self.encoding_)
 
-    def _warn_outside(self, *given: Any, only_shown: bool = False) -> None:
+    def _asked(self, data: Any) -> ChoiceData:
+        """Check data whose sets are predicted, and warn of shown objects outside the range of the training objects."""
+        if message := str(self._outside(self._checked(data), only_shown=True)):
+            warnings.warn(message, ExtrapolationWarning, stacklevel=3)
+        return data
+
+    def _warn_outside(self, *given: Any) -> None:
         """Warn of objects outside the range of the training objects; called once by every public method."""
-        if message := str(together(self._outside(X, only_shown) for X in given)):
+        if message := str(together(self._outside(X) for X in given)):
             warnings.warn(message, ExtrapolationWarning, stacklevel=3)
 
     def _keep(self, fitted: Any) -> Self:
@@ -169,9 +175,7 @@ class Estimator:
 
         People err when they answer; what is most probable takes that into account, unlike `recommend`.
         """
-        found = self._choices(self._checked(data))
-        self._warn_outside(data, only_shown=True)
-        return found
+        return self._choices(self._asked(data))
 
     def _choices(self, data: ChoiceData) -> list[np.ndarray]:
         """Predict without a word about objects outside the training range."""
@@ -190,10 +194,9 @@ class Estimator:
         DataFrame
             One row per set and shown object; a model without probabilities for these sets leaves that column out.
         """
-        self._checked(data)
+        self._asked(data)
         chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self._choices(data), strict=True)]
         probability = self._probabilities(data)
-        self._warn_outside(data, only_shown=True)
         return prediction_table(
             data, np.concatenate(chosen), None if probability is None else np.concatenate(probability)
         )
@@ -208,9 +211,7 @@ class Estimator:
         The errors that people make when they answer are part of it.  A model without probabilities
         for these sets raises a `ChoiceGPError`.
         """
-        found = self._known_probabilities(self._checked(data))
-        self._warn_outside(data, only_shown=True)
-        return found
+        return self._known_probabilities(self._asked(data))
 
     def _known_probabilities(self, data: ChoiceData) -> list[np.ndarray]:
         found = self._probabilities(data)
@@ -290,7 +291,7 @@ class Estimator:
         """
         from choicegp.storage.models import load_model
 
-        return load_model(path, cls._format, lambda params, fitted: cls(**params)._keep(fitted))
+        return load_model(path, lambda _, params: cls(**params)._keep, cls._format)
 
     def _refuse(self, what: str) -> Any:
         self._check_fitted()

@@ -92,9 +92,7 @@ class UtilityGP(Estimator):
 
         The probability that an object is chosen includes the errors that people make when they answer.
         """
-        table = self._table(self._checked(data))
-        self._warn_outside(data, only_shown=True)
-        return table
+        return self._table(self._asked(data))
 
     def _table(self, data: ChoiceData, objects: Objects | None = None) -> "pd.DataFrame":
         with computing(self.device):

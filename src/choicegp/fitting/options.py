@@ -93,7 +93,7 @@ class FitOptions(NamedTuple):
             errors=_rule_option(params.get("rule", "pareto"), number),
             threshold=_flag_or_auto("threshold", params.get("threshold", False)),
             respondents=check_one_of("respondents", params.get("respondents", "pooled"), RESPONDENTS),
-            directions=directions_option(params.get("monotone")),
+            directions=() if params.get("monotone") is None else directions_option(params["monotone"]),
         )
 
     @property
@@ -130,7 +130,7 @@ class FitOptions(NamedTuple):
             raise ChoiceGPError(
                 f"monotone does not work with inference={method.name!r}: use inference='dense', or leave monotone out"
             )
-        if isinstance(data, ChoiceData):
+        if self.directions and isinstance(data, ChoiceData):
             self = self._replace(kernel=directed(self.kernel, self.directions, data, self.standardize))
         return self._replace(method=method, object_effects=effects)
 

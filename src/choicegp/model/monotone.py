@@ -152,14 +152,9 @@ class Ordered(ErrorModel):
         return ExpectedDerivatives(value, jnp.stack([slope, -slope], axis=1), curvature, jnp.zeros_like(value))
 
 
-def directions_of(kernels: Kernel) -> dict[int, float]:
-    """Return the signs, by the features' numbers, that the kernels of a prior, or one kernel, ask for."""
-    return kernels.directions() if isinstance(kernels, Monotone) else {}
-
-
 def without_shared_steps(prior: UtilityPrior) -> UtilityPrior:
     """Leave the steps of features with a direction out of a part that is shared by all utilities."""
-    if not prior.shared or not isinstance(prior.kernels, Monotone):
+    if not prior.shared:
         return prior
     own = np.ones(prior.n_parts)
     own[0] = 0.0
