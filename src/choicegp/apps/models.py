@@ -71,7 +71,7 @@ def load(path: str, output: str | None = None) -> Any:
         check_place(output)
 
     def keeper_of(kind: str, params: dict[str, Any]) -> Callable[[Any], Any]:
-        return next(of for of in map(class_of, MODELS) if of._format == kind)(**params)._keep
+        return next(of for of in map(class_of, MODELS) if of._format == kind)._with_options(params)
 
     return load_model(path, keeper_of)
 

@@ -6,6 +6,7 @@ than a fit of a hundred sets, and a program that never uses scikit-learn need no
 
 import inspect
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -34,10 +35,6 @@ class Estimator:
     progress: bool | str
     random_state: int | None
     fitted_: Any
-
-    def _store(self, given: dict[str, Any]) -> None:
-        """Store the parameters as ``__init__`` received them, its ``locals()``; the classes declare their types."""
-        vars(self).update((name, value) for name, value in given.items() if name != "self")
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
@@ -141,6 +138,11 @@ class Estimator:
     def _keep(self, fitted: Any) -> Self:
         self.fitted_ = fitted
         return self
+
+    @classmethod
+    def _with_options(cls, params: dict[str, Any]) -> Callable[[Any], Self]:
+        """Return what makes a model with these options of what it has learned."""
+        return cls(**params)._keep
 
     @property
     def fit_result_(self) -> Any:
@@ -291,7 +293,7 @@ class Estimator:
         """
         from choicegp.storage.models import load_model
 
-        return load_model(path, lambda _, params: cls(**params)._keep, cls._format)
+        return load_model(path, lambda _, params: cls._with_options(params), cls._format)
 
     def _refuse(self, what: str) -> Any:
         self._check_fitted()

@@ -1,5 +1,6 @@
 """ParetoEmbedding: choice functions by a network whose outputs are utilities."""
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from choicegp.reading.long import group_equal_rows
 _ROWS_AT_ONCE = 4096
 
 
+@dataclass(eq=False, repr=False)
 class ParetoEmbedding(Estimator):
     """Choice functions by a network (Pfannschmidt and Hüllermeier, KI 2020; "ChoiceNN").
 
@@ -86,37 +88,23 @@ class ParetoEmbedding(Estimator):
 
     _format = "choicegp-embedding"
     _without = "its network gives utilities and no probabilities; use ChoiceGP for these"
-    fitted_: FittedEmbedding
-    fit_result_: EmbeddingFit
-    n_utilities: int
-    weights: tuple[float, float, float, float]
-    n_layers: int
-    n_units: int
-    learning_rate: float
-    batch_size: int
-    max_epochs: int
-    patience: int
-    validation_size: float
-
-    def __init__(
-        self,
-        n_utilities: int = 2,
-        *,
-        weights: tuple[float, float, float, float] = (0.495, 0.495, 0.005, 0.005),
-        n_layers: int = 2,
-        n_units: int = 64,
-        learning_rate: float = 1e-2,
-        batch_size: int = 32,
-        max_epochs: int = 1000,
-        patience: int = 100,
-        validation_size: float = 1 / 9,
-        standardize: bool = True,
-        max_seconds: float | None = None,
-        device: str = "auto",
-        progress: bool | str = "auto",
-        random_state: int | None = 0,
-    ) -> None:
-        self._store(locals())
+    fitted_: FittedEmbedding = field(init=False)
+    fit_result_: EmbeddingFit = field(init=False)
+    n_utilities: int = 2
+    _: KW_ONLY
+    weights: tuple[float, float, float, float] = (0.495, 0.495, 0.005, 0.005)
+    n_layers: int = 2
+    n_units: int = 64
+    learning_rate: float = 1e-2
+    batch_size: int = 32
+    max_epochs: int = 1000
+    patience: int = 100
+    validation_size: float = 1 / 9
+    standardize: bool = True
+    max_seconds: float | None = None
+    device: str = "auto"
+    progress: bool | str = "auto"
+    random_state: int | None = 0
 
     def fit(self, data: ChoiceData, y: None = None) -> Self:
         """Train the network on choices.
