@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
-    from choicegp.estimators.embedding_search import EmbeddingSearch, search_embedding
     from choicegp.estimators.n_utilities import select_n_utilities
-    from choicegp.estimators.pareto_embedding import ParetoEmbedding
+    from choicegp.estimators.pareto_embedding import EmbeddingSearch, ParetoEmbedding, search_embedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.evaluation.predictive_checks import Check

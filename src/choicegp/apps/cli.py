@@ -10,7 +10,6 @@ from typer import Argument, Option
 
 import choicegp
 from choicegp.apps import asking, showing, terminal
-from choicegp.apps.checking import check
 from choicegp.apps.options import (
     CheckpointFile,
     Jobs,
@@ -25,6 +24,7 @@ from choicegp.apps.options import (
     takes_options,
 )
 from choicegp.apps.server.command import serve, work
+from choicegp.apps.showing import check
 
 N_DEFECTS_LISTED = 20
 
@@ -207,7 +207,7 @@ def select(
         terminal.say(f"The model is in {output}.")
     if picture is not None:
         from choicegp.plotting.files import save_figure
-        from choicegp.plotting.selection_plot import plot_selection
+        from choicegp.plotting.trust_plots import plot_selection
 
         save_figure(plot_selection(found).figure, Path(picture))
         terminal.say(f"The plot is in {picture}.")
@@ -352,7 +352,7 @@ def honesty(
     an answer that looks at nothing. The page says which goals are reached and which are missed. The same command
     continues what was stopped; after a change of the sources it begins again.
     """
-    from choicegp.apps.honesty import check_honesty
+    from choicegp.apps.reproduce import check_honesty
     from choicegp.experiments.experiment import ExperimentOptions
 
     check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)

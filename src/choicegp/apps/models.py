@@ -115,7 +115,7 @@ def learned_question(fitted: Any) -> str | None:
 
 def asked_as_learned(fitted: Any, data: "ChoiceData") -> "ChoiceData":
     """Ask of sets that do not say what is asked what the model's own data asked, and say so."""
-    from choicegp.data.joining import one_by_one
+    from choicegp.data.split import one_by_one
 
     question = learned_question(fitted)
     if question is None or data.kinds is not None or (question == "yes-no" and np.all(np.diff(data.offsets) == 1)):

@@ -1,6 +1,9 @@
-"""The command that runs the experiments of the paper, continues them, and writes their results."""
+"""The commands that run the experiments of the paper and the test of honesty, continue them, and write results."""
 
 import contextlib
+import importlib
+import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +17,7 @@ from choicegp.experiments.experiment import ExperimentOptions
 
 if TYPE_CHECKING:
     from choicegp.experiments.experiment import RunSettings
-    from choicegp.experiments.run_log import RunLog
-    from choicegp.experiments.run_record import RunRecord
+    from choicegp.experiments.run_log import RunLog, RunRecord
 
 FOLDER = "experiments-out"
 ALL_CORES = -1
@@ -151,3 +153,23 @@ def _progress(n_asked: int, n_before: int) -> "Iterator[Callable[[RunRecord], No
             bar.show(f"{n_ended} of {n_asked} runs" + (f", {n_failed} failed" if n_failed else ""), n_ended)
 
         yield tell
+
+
+_MEASURES = "choicegp.experiments.honesty_measures"
+_DIGITS = 12  # of the digest of the sources
+
+
+def check_honesty(options: ExperimentOptions, out: str, data: str | None, jobs: int) -> None:
+    """Make the runs that are not done yet with the present sources, and write the page, its table and its figure."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise ChoiceGPError("the logistic model needs scikit-learn: pip install scikit-learn")
+    tables = data is not None or bool(os.environ.get("CHOICEGP_DATA"))
+    reproduce(RunRequest("honesty", options._replace(tables=tables, code=_present_code()), out, data, jobs))
+
+
+def _present_code() -> str:
+    """Return a digest of the sources that runs depend on, so that figures of an earlier state are not reused."""
+    from choicegp.compute.sources import digest_of_sources
+
+    measures = importlib.import_module(_MEASURES)
+    return (digest_of_sources([measures.__name__]) or "unknown")[:_DIGITS]

@@ -1,4 +1,4 @@
-"""Commands that show what a model has learned: pictures, and a report to mail."""
+"""Commands that show what a model has learned, pictures and a report to mail, and one that checks answers by it."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,8 @@ import typer
 from typer import Option
 
 from choicegp.apps import terminal
-from choicegp.apps.options import ModelFile, ReadingOptions, Seed, output_option, takes_options
+from choicegp.apps.options import ModelFile, ReadingOptions, Seed, TableOptions, output_option, takes_options
+from choicegp.apps.terminal import say
 
 _Data = Annotated[
     str | None, Option("--data", metavar="FILE", show_default=False, help="Sets with choices that were held out.")
@@ -130,3 +131,21 @@ def _changes(fitted: Any, offered: Any, texts: list[str]) -> dict[Any, Any]:
             raise ChoiceGPError(f"--change {text!r}: the feature {feature} has numbers, not {value!r}") from None
         changes[object_id] = (changes.get(object_id) or {}) | {feature: new}
     return changes
+
+
+@takes_options
+def check(
+    model: ModelFile,
+    table: TableOptions,
+    seed: Seed = 0,
+) -> None:
+    """Check whether answers look like those that a model would make.
+
+    Answers to the same sets are simulated from the model and compared with the answers of the table. With --respondent,
+    people who tick at random, or who tick everything, are named.
+    """
+    from choicegp.apps.models import known_to, load
+    from choicegp.reporting.summaries import checks_in_words
+
+    fitted = load(model)
+    say(checks_in_words(fitted, table.read(**known_to(fitted)), seed))
