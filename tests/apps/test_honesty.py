@@ -47,7 +47,7 @@ def test_tables_are_used_where_a_folder_is_named(option, variable, tables, monke
     monkeypatch.delenv("CHOICEGP_DATA", raising=False)
     if variable:
         monkeypatch.setenv("CHOICEGP_DATA", variable)
-    reproduce.check_honesty(ExperimentOptions(), "here", option, 1)
+    reproduce.check_honesty(RunRequest("honesty", ExperimentOptions(), "here", option, 1))
     assert (asked[0].options.tables, asked[0].data) == (tables, option)
     assert len(asked[0].options.code) == 12
 

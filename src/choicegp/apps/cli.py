@@ -15,10 +15,9 @@ from choicegp.apps.options import (
     Jobs,
     ModelFile,
     ModelOptions,
-    Repetitions,
+    RunOptions,
     Seed,
     TableOptions,
-    TablesFolder,
     checkpoint_place,
     output_option,
     takes_options,
@@ -302,19 +301,13 @@ def describe(table: TableOptions) -> None:
 
 
 @app.command()
+@takes_options
 def reproduce(
+    runs: RunOptions,
     name: Annotated[
         str, Argument(metavar="NAME", help="An experiment; --list names them all.", show_default=False)
     ] = "",
     show_list: Annotated[bool, Option("--list", help="List the experiments.")] = False,
-    quick: Annotated[bool, Option("--quick", help="Run a small version, to see that everything works.")] = False,
-    seed: Annotated[int, Option("--seed", min=0, metavar="NUMBER", help="Random seed of the first repetition.")] = 0,
-    repetitions: Repetitions = None,
-    output: Annotated[
-        str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, tables and pages.")
-    ] = "experiments-out",
-    data: TablesFolder = None,
-    jobs: Jobs = -1,
     dask: Annotated[
         str | None,
         Option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, with this scheduler.", show_default=False),
@@ -325,37 +318,25 @@ def reproduce(
     Runs that are done are not repeated.
     """
     from choicegp.apps import reproduce as body
-    from choicegp.experiments.experiment import ExperimentOptions
 
     if show_list:
         body.list_experiments()
-        return
-    body.reproduce(body.RunRequest(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
+    else:
+        body.reproduce(body.RunRequest.of(name, runs)._replace(dask=dask))
 
 
 @app.command()
-def honesty(
-    quick: Annotated[bool, Option("--quick", help="Run a handful of fits, to see that everything works.")] = False,
-    seed: Annotated[
-        int, Option("--seed", "--random-state", min=0, metavar="NUMBER", help="Random seed of the first repetition.")
-    ] = 0,
-    repetitions: Repetitions = None,
-    output: Annotated[
-        str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, the table and the page.")
-    ] = "experiments-out",
-    data: TablesFolder = None,
-    jobs: Jobs = -1,
-) -> None:
+@takes_options
+def honesty(runs: RunOptions) -> None:
     """Test whether intervals and probabilities are honest with default options.
 
     Simulated data show whether 95% intervals contain the truth. Held-out sets show whether predictions are better than
     an answer that looks at nothing. The page says which goals are reached and which are missed. The same command
     continues what was stopped; after a change of the sources it begins again.
     """
-    from choicegp.apps.reproduce import check_honesty
-    from choicegp.experiments.experiment import ExperimentOptions
+    from choicegp.apps.reproduce import RunRequest, check_honesty
 
-    check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)
+    check_honesty(RunRequest.of("honesty", runs))
 
 
 app.command()(check)

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from choicegp.apps import terminal
+from choicegp.apps.options import RunOptions
 from choicegp.compute.progress import on_terminal, progress_bar
 from choicegp.errors import ChoiceGPError
 from choicegp.experiments import registry
@@ -32,6 +33,11 @@ class RunRequest(NamedTuple):
     data: str | None = None  # the folder of published tables
     jobs: int = ALL_CORES  # processes on this machine
     dask: str | None = None  # address of a scheduler
+
+    @classmethod
+    def of(cls, name: str, runs: RunOptions) -> "RunRequest":
+        """Return the request that the options of a command make."""
+        return cls(name, ExperimentOptions(runs.quick, runs.seed, runs.repetitions), runs.output, runs.data, runs.jobs)
 
     @property
     def folder(self) -> Path:
@@ -159,12 +165,12 @@ _MEASURES = "choicegp.experiments.honesty_measures"
 _DIGITS = 12  # of the digest of the sources
 
 
-def check_honesty(options: ExperimentOptions, out: str, data: str | None, jobs: int) -> None:
+def check_honesty(request: RunRequest) -> None:
     """Make the runs that are not done yet with the present sources, and write the page, its table and its figure."""
     if importlib.util.find_spec("sklearn") is None:
         raise ChoiceGPError("the logistic model needs scikit-learn: pip install scikit-learn")
-    tables = data is not None or bool(os.environ.get("CHOICEGP_DATA"))
-    reproduce(RunRequest("honesty", options._replace(tables=tables, code=_present_code()), out, data, jobs))
+    tables = request.data is not None or bool(os.environ.get("CHOICEGP_DATA"))
+    reproduce(request._replace(options=request.options._replace(tables=tables, code=_present_code())))
 
 
 def _present_code() -> str:
