@@ -118,8 +118,7 @@ def fit(
         ),
     ] = "pooled",
     intervals: Annotated[
-        str,
-        Option("--intervals", metavar="auto|none", help="auto: sampled intervals; none: quicker, but too narrow."),
+        str, Option("--intervals", metavar="auto|none", help="auto: sampled intervals; none: quicker, but too narrow.")
     ] = "auto",
     max_seconds: Annotated[
         float | None, Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)

@@ -134,11 +134,7 @@ def _changes(fitted: Any, offered: Any, texts: list[str]) -> dict[Any, Any]:
 
 
 @takes_options
-def check(
-    model: ModelFile,
-    table: TableOptions,
-    seed: Seed = 0,
-) -> None:
+def check(model: ModelFile, table: TableOptions, seed: Seed = 0) -> None:
     """Check whether answers look like those that a model would make.
 
     Answers to the same sets are simulated from the model and compared with the answers of the table. With --respondent,

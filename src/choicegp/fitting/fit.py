@@ -15,28 +15,9 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.directions import contradiction, held_back
 from choicegp.fitting.methods import Auto, Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
-from choicegp.fitting.record import (
-    PLUG_IN,
-    FitResult,
-    Fitted,
-    drawn_seed_note,
-    excess_note,
-    notes_on,
-    posed,
-    scaling,
-)
+from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, excess_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
-from choicegp.inference.driver import (
-    CONCLUSION,
-    NOTHING,
-    Inferred,
-    Keeper,
-    Learning,
-    Task,
-    Watch,
-    infer,
-    score_points,
-)
+from choicegp.inference.driver import CONCLUSION, NOTHING, Inferred, Keeper, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
 from choicegp.inference.reduced_course import MANY, SOME, ReducedInference, enough_objects

@@ -9,16 +9,11 @@ from typing import ClassVar
 
 import equinox as eqx
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from choicegp.model import batch_preference, best_in_one, best_object, derivatives, likelihood, threshold
 from choicegp.model.derivatives import ExpectedDerivatives
-from choicegp.model.shapes import AnyArray, Scalar
-
-Samples = Float[AnyArray, "d a m S"]
-Masks = Bool[AnyArray, "a ..."]
-MasksOfSets = Bool[AnyArray, "a m"]
-Lapse = Scalar | None
+from choicegp.model.shapes import AnyArray, Lapse, Masks, MasksOfSets, OfBatch, Samples
 
 
 class ErrorModel(eqx.Module):
@@ -53,14 +48,12 @@ class ErrorModel(eqx.Module):
     def check_size(self, a: int) -> None:
         """Refuse a set of this size where its answers can neither be enumerated nor drawn."""
 
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
+    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
         """Return p(C | A, u) of every subset C of the visible objects, up to a factor; the threshold comes last."""
         raise ValueError(f"errors of the kind {self.name} are for answers of one object")
 
     @abstractmethod
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(C | A, u), (...), at utilities (d, a, ...); can be differentiated."""
 
     def sampled(
@@ -98,13 +91,11 @@ class Discernibility(ErrorModel):
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestObject().of_kind(kind)
 
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
+    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
         """Return the products of `choicegp.model.likelihood.subset_probabilities`."""
         return likelihood.subset_probabilities(u)
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(C | A, u)."""
         return likelihood.log_likelihood(u, present, chosen, lapse=lapse)
 
@@ -128,9 +119,7 @@ class GaussianNoise(ErrorModel):
     n_nodes: ClassVar[int] = batch_preference.N_NODES
     pair_variance: ClassVar[float] = 2.0
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         _check_no_lapse(lapse)
         return batch_preference.log_best(u, present, chosen)
@@ -175,13 +164,11 @@ class WithThreshold(ErrorModel):
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestObject().of_kind(kind)
 
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
+    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
         """Add up the answers with and without the threshold."""
         return threshold.answer_probabilities_with_threshold(u)
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(C | A, u)."""
         return threshold.log_likelihood_with_threshold(u, present, chosen, lapse)
 
@@ -223,13 +210,11 @@ class BestInOne(ErrorModel):
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestOfOne().of_kind(kind)
 
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
+    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
         """Return the probabilities of all answers."""
         return best_in_one.answer_probabilities(u, threshold=self.threshold)
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(C | A, u); the chosen objects come first."""
         return best_in_one.log_best_in_one(u, *_trailing(u, present, chosen), lapse, threshold=self.threshold)
 
@@ -247,9 +232,7 @@ class BestObject(ErrorModel):
     n_nodes: ClassVar[int] = 2
     pair_variance: ClassVar[float] = 1.0
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         return best_object.log_best_object(u, *_trailing(u, present, chosen), lapse)
 
@@ -267,9 +250,7 @@ class BestOfOne(ErrorModel):
     n_nodes: ClassVar[int] = 2
     pair_variance: ClassVar[float] = 1.0
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         return best_in_one.log_best_of_one(u, *_trailing(u, present, chosen), lapse)
 
@@ -296,9 +277,7 @@ class Mirrored(ErrorModel):
         """How often each difference of utilities is evaluated."""
         return self.best.n_nodes
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o, the worst one."""
         return self.best.log_likelihood(-u, present, chosen, lapse)
 

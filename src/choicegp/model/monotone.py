@@ -24,11 +24,11 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from choicegp.model.derivatives import ExpectedDerivatives
-from choicegp.model.error_models import ErrorModel, Lapse, Masks, MasksOfSets, Samples
+from choicegp.model.error_models import ErrorModel
 from choicegp.model.kernels import Covariances, First, Kernel, Second, as_row
 from choicegp.model.prior import UtilityPrior
 from choicegp.model.probit import log_probit_and_hazard
-from choicegp.model.shapes import AnyArray, Parameters
+from choicegp.model.shapes import AnyArray, Lapse, Masks, MasksOfSets, OfBatch, Parameters, Samples
 
 NOISE = 0.1
 """Standard deviation of the error with which a step is known to go up, in units of the scale of people's errors."""
@@ -133,9 +133,7 @@ class Ordered(ErrorModel):
     n_nodes: ClassVar[int] = 1
     pair_variance: ClassVar[float] = NOISE**2
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return the sum over utilities of log Φ((u(first) - u(second)) / NOISE); nobody lapses here."""
         return jnp.sum(log_probit_and_hazard((u[:, 0] - u[:, 1]) / NOISE)[0], axis=0)
 

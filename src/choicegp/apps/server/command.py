@@ -28,8 +28,7 @@ def serve(
     host: Annotated[str, Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option("--port", min=1, max=65535, help="Port to listen on.")] = 8000,
     url: Annotated[
-        str | None,
-        Option("--url", metavar="URL", help="Address by which others reach the page.", show_default=False),
+        str | None, Option("--url", metavar="URL", help="Address by which others reach the page.", show_default=False)
     ] = None,
     new_owner_link: Annotated[
         bool, Option("--new-owner-link", help="Make a new link for the owner; the old one ends.")
