@@ -70,7 +70,7 @@ def of_single_objects(u: Float[AnyArray, "d 1 m S"]) -> ExpectedDerivatives:
 
 
 def expected_derivatives(
-    u: Samples, present: MasksOfSets, chosen: MasksOfSets, *, floor: float = FLOOR, lapse: Lapse = None
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None, *, floor: float = FLOOR
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples.
 
@@ -227,7 +227,7 @@ def mean_square(weight: Float[Array, "m S"], slope: Float[Array, "d a m S"]) -> 
 
 
 def sampled_log_likelihood(
-    u: Samples, present: MasksOfSets, chosen: MasksOfSets, *, floor: float = FLOOR, lapse: Lapse = None
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None, *, floor: float = FLOOR
 ) -> Float[Array, "m S"]:
     """Return log p(C | A, u) of m sets for each of S samples, (m, S).
 

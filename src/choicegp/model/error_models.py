@@ -82,6 +82,10 @@ class Discernibility(ErrorModel):
     name: ClassVar[str] = "discernibility"
     n_nodes: ClassVar[int] = 1
     pair_variance: ClassVar[float] = 1.0
+    answers = staticmethod(likelihood.subset_probabilities)
+    log_likelihood = staticmethod(likelihood.log_likelihood)
+    sampled = staticmethod(derivatives.sampled_log_likelihood)
+    expected_derivatives = staticmethod(derivatives.expected_derivatives)
 
     def with_threshold(self) -> ErrorModel:
         """Return the same with a threshold."""
@@ -90,26 +94,6 @@ class Discernibility(ErrorModel):
     def of_kind(self, kind: str) -> ErrorModel:
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestObject().of_kind(kind)
-
-    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
-        """Return the products of `choicegp.model.likelihood.subset_probabilities`."""
-        return likelihood.subset_probabilities(u)
-
-    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
-        """Return log p(C | A, u)."""
-        return likelihood.log_likelihood(u, present, chosen, lapse=lapse)
-
-    def sampled(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> Float[Array, "m S"]:
-        """Return log p(C | A, u) for many samples, from probabilities, in a quarter of the time."""
-        return derivatives.sampled_log_likelihood(u, present, chosen, lapse=lapse)
-
-    def expected_derivatives(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples."""
-        return derivatives.expected_derivatives(u, present, chosen, lapse=lapse)
 
 
 class GaussianNoise(ErrorModel):
@@ -150,6 +134,10 @@ class WithThreshold(ErrorModel):
     name: ClassVar[str] = "discernibility with a threshold"
     n_nodes: ClassVar[int] = 1
     pair_variance: ClassVar[float] = 1.0
+    answers = staticmethod(threshold.answer_probabilities_with_threshold)
+    log_likelihood = staticmethod(threshold.log_likelihood_with_threshold)
+    sampled = staticmethod(threshold.sampled_with_threshold)
+    expected_derivatives = staticmethod(threshold.expected_derivatives_with_threshold)
 
     @property
     def has_threshold(self) -> bool:
@@ -163,26 +151,6 @@ class WithThreshold(ErrorModel):
     def of_kind(self, kind: str) -> ErrorModel:
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestObject().of_kind(kind)
-
-    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
-        """Add up the answers with and without the threshold."""
-        return threshold.answer_probabilities_with_threshold(u)
-
-    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
-        """Return log p(C | A, u)."""
-        return threshold.log_likelihood_with_threshold(u, present, chosen, lapse)
-
-    def sampled(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> Float[Array, "m S"]:
-        """Return log p(C | A, u) for many samples."""
-        return threshold.sampled_with_threshold(u, present, chosen, lapse)
-
-    def expected_derivatives(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples."""
-        return threshold.expected_derivatives_with_threshold(u, present, chosen, lapse)
 
 
 class BestInOne(ErrorModel):
@@ -231,16 +199,11 @@ class BestObject(ErrorModel):
     name: ClassVar[str] = "best object"
     n_nodes: ClassVar[int] = 2
     pair_variance: ClassVar[float] = 1.0
+    expected_derivatives = staticmethod(best_object.expected_best_object_derivatives)
 
     def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         return best_object.log_best_object(u, *_trailing(u, present, chosen), lapse)
-
-    def expected_derivatives(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples."""
-        return best_object.expected_best_object_derivatives(u, present, chosen, lapse)
 
 
 class BestOfOne(ErrorModel):
@@ -249,16 +212,11 @@ class BestOfOne(ErrorModel):
     name: ClassVar[str] = "best of one utility"
     n_nodes: ClassVar[int] = 2
     pair_variance: ClassVar[float] = 1.0
+    expected_derivatives = staticmethod(best_in_one.expected_best_of_one_derivatives)
 
     def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         return best_in_one.log_best_of_one(u, *_trailing(u, present, chosen), lapse)
-
-    def expected_derivatives(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples."""
-        return best_in_one.expected_best_of_one_derivatives(u, present, chosen, lapse)
 
 
 class Mirrored(ErrorModel):

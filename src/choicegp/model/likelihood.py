@@ -195,10 +195,10 @@ def log_likelihood(
     u: Float[AnyArray, "d a ..."],
     present: Masks,
     chosen: Masks,
+    lapse: Lapse = None,
     *,
     sigma: Scalar = 1.0,
     floor: float = FLOOR,
-    lapse: Lapse = None,
 ) -> Float[Array, "..."]:
     """Return log p(C | A, u) for one set, or for a batch of them along trailing axes.
 
