@@ -265,11 +265,11 @@ def test_flipped_bytes_are_refused_or_harmless(saved, model, data):
     assert refused > 120
 
 
-@pytest.mark.parametrize("version", [8, 0, "1", None, 1.5])
+@pytest.mark.parametrize("version", [9, 0, "1", None, 1.5])
 def test_another_version_is_refused(version, saved):
     arrays = members(saved)
     write(saved, arrays | {"about": page(arrays, version=version)})
-    says = f"model.cgp: written in model format {version}, this choicegp reads up to 7: upgrade choicegp"
+    says = f"model.cgp: written in model format {version}, this choicegp reads up to 8: upgrade choicegp"
     with pytest.raises(ChoiceGPError) as raised:
         ChoiceGP.load(saved)
     assert says in str(raised.value)

@@ -339,6 +339,6 @@ def test_a_real_model_can_be_drawn():
     )
     # The same effects as numbers.
     frame = fitted.effects()
-    assert frame.columns.tolist() == ["utility", "feature", "value", "mean", "lower", "upper"]
+    assert frame.columns.tolist() == ["utility", "feature", "value", "effect", "lower", "upper"]
     assert set(zip(frame["utility"], frame["feature"], strict=True)) == {(i, x) for i in (1, 2) for x in ("x0", "x1")}
-    assert np.all((frame["lower"] <= frame["mean"]) & (frame["mean"] <= frame["upper"]))
+    assert np.all((frame["lower"] <= frame["effect"]) & (frame["effect"] <= frame["upper"]))

@@ -54,7 +54,7 @@ def enough_objects(prior: UtilityPrior, problem: Problem) -> int | None:
 class ReducedInference(DenseInference):
     """Annealed starts, and one long run of the best, at inducing objects whose number grows.
 
-    ``n_objects`` is the number at which all steps are made, where so many are enough.
+    ``n_objects`` is the number at which all steps are made, where that many are enough.
     """
 
     def __init__(self, task: Task, grown: Sequence[Start] = (), n_objects: int | None = None) -> None:

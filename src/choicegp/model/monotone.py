@@ -10,7 +10,7 @@ at every object.  However large the steps are, half of each kind go the right wa
 about their size.  A part that is shared by all utilities would have to be right for all of them at once: it has no g.
 
 It is asked as the answer to a question would be: of two objects that differ in the feature alone, the one that must be
-better is so in every utility, with an error far below that of people.
+better is so in every utility, with an error far smaller than people make.
 """
 
 from typing import ClassVar

@@ -93,7 +93,7 @@ def settle(
 ) -> Settled:  # fmt: skip
     """Move the sites to their fixed point, hyperparameters held; one program, whichever sets have weight 0.
 
-    ``roots`` are those of `whole_roots`.  The first marginals are those that the first sites make together with
+    ``roots`` are what `whole_roots` returns.  The first marginals are those that the first sites make together with
     ``more``, precisions at the neighbours of every object and linear parts; after that, ``more`` is forgotten.
     """
 
