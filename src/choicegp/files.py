@@ -61,7 +61,7 @@ def made_folder(path: str | os.PathLike[str]) -> Path:
 @contextlib.contextmanager
 def replaced_when_complete(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a draft beside ``path``, a binary file that takes its name (and place) in one step when all is written."""
-    file = Path(path)
+    file = file_path(path)
     check_place(file)
     target = _target(file)
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")

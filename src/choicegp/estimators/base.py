@@ -6,7 +6,8 @@ than a fit of a hundred sets, and a program that never uses scikit-learn need no
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -124,11 +125,13 @@ class Estimator:
             return Outside(0, len(encoded), {})
         return outside_training(encoded, data.X[np.unique(data.flat_shown)], self.encoding_)
 
-    def _asked(self, data: Any) -> ChoiceData:
-        """Check data whose sets are predicted, and warn of shown objects outside the range of the training objects."""
-        if message := str(self._outside(self._checked(data), only_shown=True)):
-            warnings.warn(message, ExtrapolationWarning, stacklevel=3)
-        return data
+    @contextmanager
+    def _asked(self, data: Any) -> Iterator[ChoiceData]:
+        """Check data whose sets are predicted, and warn at the end of shown objects outside the range in training."""
+        message = str(self._outside(self._checked(data), only_shown=True))
+        yield data
+        if message:
+            warnings.warn(message, ExtrapolationWarning, stacklevel=4)
 
     def _warn_outside(self, *given: Any) -> None:
         """Warn of objects outside the range of the training objects; called once by every public method."""
@@ -177,7 +180,8 @@ class Estimator:
 
         People err when they answer; what is most probable takes that into account, unlike `recommend`.
         """
-        return self._choices(self._asked(data))
+        with self._asked(data):
+            return self._choices(data)
 
     def _choices(self, data: ChoiceData) -> list[np.ndarray]:
         """Predict without a word about objects outside the training range."""
@@ -196,9 +200,9 @@ class Estimator:
         DataFrame
             One row per set and shown object; a model without probabilities for these sets leaves that column out.
         """
-        self._asked(data)
-        chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self._choices(data), strict=True)]
-        probability = self._probabilities(data)
+        with self._asked(data):
+            chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self._choices(data), strict=True)]
+            probability = self._probabilities(data)
         return prediction_table(
             data, np.concatenate(chosen), None if probability is None else np.concatenate(probability)
         )
@@ -213,7 +217,8 @@ class Estimator:
         The errors that people make when they answer are part of it.  A model without probabilities
         for these sets raises a `ChoiceGPError`.
         """
-        return self._known_probabilities(self._asked(data))
+        with self._asked(data):
+            return self._known_probabilities(data)
 
     def _known_probabilities(self, data: ChoiceData) -> list[np.ndarray]:
         found = self._probabilities(data)

@@ -92,7 +92,8 @@ class UtilityGP(Estimator):
 
         The probability that an object is chosen includes the errors that people make when they answer.
         """
-        return self._table(self._asked(data))
+        with self._asked(data):
+            return self._table(data)
 
     def _table(self, data: ChoiceData, objects: Objects | None = None) -> "pd.DataFrame":
         with computing(self.device):

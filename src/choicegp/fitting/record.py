@@ -75,7 +75,7 @@ class FitResult(NamedTuple):
 
     @classmethod
     def from_json(cls, written: dict[str, Any], trace: np.ndarray) -> "FitResult":
-        """Make the result of what `to_json` returned, and the trace."""
+        """Return the result that `to_json` has ``written``, with its trace."""
         return cls(**written | {"elbo_trace": trace, "notes": tuple(written["notes"])})
 
     def __repr__(self) -> str:

@@ -196,22 +196,22 @@ def _of_best(q: Float[Array, "d a *batch"], best: MasksOfBatch) -> Float[Array, 
 
 
 def expected_best_of_one_derivatives(
-    u: Samples, present: MasksOfSets, best: MasksOfSets, lapse: Lapse = None
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of the log probability of the best object over samples."""
     d, a, _, _ = u.shape
     if a == 1:
         return of_single_objects(u)
-    pairs, present, best = object_pairs(a), present[..., None], best[..., None]
+    pairs, present, chosen = object_pairs(a), present[..., None], chosen[..., None]
     compared = compare(u, present, pairs)
     q = winners(compared, present, pairs)
-    own = _of_best(q, best)
+    own = _of_best(q, chosen)
     p = jnp.mean(own, axis=0)
     value, kept = jnp.log(p + FLOOR), jnp.ones_like(p)
     if lapse is not None:
         mixed = with_random_answers(value, log_number_of_objects(present), lapse)
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
-    share = jnp.where(best[None], jnp.ones_like(q[:1]), 0.0)
+    share = jnp.where(chosen[None], jnp.ones_like(q[:1]), 0.0)
     explained = (kept / (d * (p + FLOOR)))[None] * own
     gradient, curvature = averaged_ratio(compared.z, _slopes(compared, present, pairs), share, q, explained, pairs)
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))

@@ -66,7 +66,7 @@ def _log_best(
 
 
 def expected_best_object_derivatives(
-    u: Samples, present: MasksOfSets, best: MasksOfSets, lapse: Lapse = None
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(o | A, u) over samples."""
     a = u.shape[1]
@@ -74,12 +74,12 @@ def expected_best_object_derivatives(
         return of_single_objects(u)
     pairs = object_pairs(a)
     compared = compare(u, present[..., None], pairs)
-    value, scores = _log_best(compared, present[..., None], best[..., None], pairs)
+    value, scores = _log_best(compared, present[..., None], chosen[..., None], pairs)
     share, kept = jnp.where(present[..., None], shares(scores), 0.0), jnp.ones_like(value)
     if lapse is not None:
         mixed = with_random_answers(value, log_number_of_objects(present)[:, None], lapse)
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
-    own = jnp.where(best[..., None], jnp.ones_like(scores), 0.0)
+    own = jnp.where(chosen[..., None], jnp.ones_like(scores), 0.0)
     slopes = _slopes(compared, present, pairs)
     gradient, curvature = averaged_ratio(compared.z, slopes, own[None], share[None], kept[None], pairs)
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
