@@ -24,19 +24,7 @@ from choicegp.plotting.preferences_plot import plot_preferences
 from choicegp.plotting.trust_plots import plot_calibration, plot_selection
 
 __all__ = [
-    "plot_calibration",
-    "plot_diversion",
-    "plot_drivers",
-    "plot_effects",
-    "plot_elasticities",
-    "plot_elbo",
-    "plot_objects",
-    "plot_preferences",
-    "plot_relevance",
-    "plot_segments",
-    "plot_selection",
-    "plot_shares",
-    "plot_utilities",
-    "plot_what_if",
-    "plot_worth",
-]
+    "plot_calibration", "plot_diversion", "plot_drivers", "plot_effects", "plot_elasticities", "plot_elbo",
+    "plot_objects", "plot_preferences", "plot_relevance", "plot_segments", "plot_selection", "plot_shares",
+    "plot_utilities", "plot_what_if", "plot_worth",
+]  # fmt: skip
