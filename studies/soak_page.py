@@ -69,7 +69,9 @@ class Soak:
             try:
                 reply = await client.post(url, data=data)
             except httpx.TransportError:  # an idle connection, just when it was to be used: a browser does the same
+                assert self.server.process.poll() is None, "the server has ended"
                 self.n_again += 1
+                await asyncio.sleep(0.1)
                 continue
             if reply.status_code != 429:
                 assert reply.status_code < 400, f"{reply.status_code} {url}"

@@ -30,7 +30,9 @@ def unpinned(lock: str, project: dict) -> list[str]:
 def main() -> int:
     """Audit, and say what was found."""
     if importlib.util.find_spec("pip_audit") is not None:
-        return subprocess.run([sys.executable, "-m", "pip_audit", "--no-deps", "-r", str(LOCK)], check=False).returncode
+        # Strictly: what could not be looked up is not safe.
+        audit = [sys.executable, "-m", "pip_audit", "--strict", "--no-deps", "-r", str(LOCK)]
+        return subprocess.run(audit, check=False).returncode
     missing = unpinned(LOCK.read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
     print("pip-audit is not installed: known weaknesses were not looked up.")
     print(f"not pinned: {', '.join(missing)}" if missing else "Every direct dependency is pinned.")

@@ -102,6 +102,8 @@ def settings() -> dict[str, tuple[int, dict[str, str | None]]]:
         "2 cores, 8 threads": (2, {threads: "8"}),
     }
     every = os.cpu_count() or 1
+    if every > 4:
+        found["4 cores"] = (4, {threads: None})
     if every > 2:
         found["all cores"] = (every, {threads: None})
     kernels = ["Haswell", "Zen", "Nehalem"] + ["SkylakeX"] * has_avx512()

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import warnings
 
 import pytest
@@ -65,6 +66,23 @@ def test_sigterm_removes_drafts_and_leaves_no_handler(tmp_path, capsys):
     assert capsys.readouterr() == ("", STOPPED)
     assert list(tmp_path.iterdir()) == []
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_that_python_ignores_comes_again(number, code, capsys):
+    class Collected:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def command() -> None:
+        Collected()
+        time.sleep(5.0)
+
+    begun, report = time.monotonic(), sys.unraisablehook
+    assert terminal.run(command) == code
+    assert time.monotonic() - begun < 4.0
+    assert sys.unraisablehook is report
+    assert capsys.readouterr().err == STOPPED
 
 
 def test_lack_of_memory_is_said(capsys):

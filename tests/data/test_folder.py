@@ -187,6 +187,9 @@ class TestErrors:
     def test_a_file_without_rows(self, folder, tables):
         tables[1][:0].to_parquet(folder / "part-1.parquet", index=False)
         self.refused(folder, "part-1.parquet", "no rows")
+        # As earlier versions of pandas write it.
+        tables[1][:0].astype({"alt_id": object}).to_parquet(folder / "part-1.parquet", index=False)
+        self.refused(folder, "part-1.parquet", "no rows")
 
     def test_a_file_that_changed(self, folder, tables):
         choices = ChoiceFolder(folder, **OPTIONS)

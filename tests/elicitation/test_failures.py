@@ -91,6 +91,17 @@ def test_a_full_disk(file, pens):
     still_whole(store, key)
 
 
+def test_a_study_that_cannot_be_written_leaves_no_file(tmp_path, pens):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(StoreError, match=r"new\.db cannot .* Nothing was changed"):
+            Store.open(tmp_path / "new.db", pens)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_files_that_may_not_grow(file, pens):
     """The write itself fails, as on a full disk: nothing is recorded, then or later, until it succeeds."""
     store, key = with_question(file, pens)

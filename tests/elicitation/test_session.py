@@ -450,6 +450,9 @@ def test_padding_changes_no_prediction(real):
         assert np.allclose(one, other, atol=1e-6)
     drawn = [model.sample_utilities(TABLE, 8, random_state=1) for model in (current.model, current.roomy)]
     assert np.allclose(*drawn, atol=1e-6)
+    # Utilities are differences from the mean of the shown objects, of which copies are none.
+    for one, other in zip(*(model.utilities(TABLE) for model in (current.model, current.roomy)), strict=True):
+        assert np.allclose(one, other, atol=1e-6)
 
 
 def test_sparse_posteriors_are_not_padded(real):

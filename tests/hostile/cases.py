@@ -123,6 +123,7 @@ HOSTILE: list[Command | Call] = [
     table("letters after a quotation", swap("1,pen,1,3,red", '1,"p"en,1,3,red'), "row 2"),
     table("a cell of 1e9 bytes", inputs.endless_line, "row 2 is longer than"),
     table("1e9 bytes in a gzip", inputs.gzip_bomb, "row 2 is longer than", file="choices.csv.gz"),
+    table("4e8 bytes of rows in a gzip", inputs.gzip_bomb_of_rows, "unpacks to more than", file="choices.csv.gz"),
     table("a file without an end", inputs.link_to_zeros, "is a device"),
     table("a long cell", inputs.long_cell, "row 5: a cell is longer than"),
     table("a long quoted cell", partial(inputs.long_cell, quote='"'), "row 5: a quotation mark is never"),

@@ -167,7 +167,7 @@ DOORS = [
     assortments("no features", "choice_id,alt_id\n1,pen\n1,ink\n", "there is no feature column 'price'"),
     assortments("a colour never seen", GOOD.replace("blue", "mauve"), "unknown category 'mauve'"),
     assortments("an endless price", GOOD.replace("5", "inf"), "is not finite (inf)"),
-    table("Parquet bomb", tight_parquet, "unpacks to 20,000,000 cells", file=PARQUET),
+    table("Parquet bomb", tight_parquet, "packs 20,000,000 cells", file=PARQUET),
     table("Excel with a far cell", far_cell, "cells so far apart", file=EXCEL),
     table("no choices among a billion columns", "choice_id" + "," * 1_000_000 + "\n1\n", "has no name"),
     study("not TOML", "sets = = 3", "is not a TOML file"),

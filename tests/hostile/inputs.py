@@ -148,6 +148,12 @@ def gzip_bomb(folder: Path) -> None:
     (folder / "choices.csv.gz").write_bytes(line + 100 * gzip.compress(b"a" * 10_000_000))
 
 
+def gzip_bomb_of_rows(folder: Path) -> None:
+    """Write a small file that becomes a table of 400 million bytes when it is read."""
+    rows = gzip.compress(b"1,pen,1,3,red\n" * 714_000, 1)
+    (folder / "choices.csv.gz").write_bytes(gzip.compress(HEADER.encode()) + 40 * rows)
+
+
 def link_to_zeros(folder: Path) -> None:
     (folder / FILE).symlink_to("/dev/zero")
 

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from choicegp.data.pareto import undominated
 from choicegp.errors import ChoiceGPError
-from choicegp.inference.posterior import Posterior
+from choicegp.inference.posterior import FIRST_JITTER, Posterior
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import Objects, UtilityPrior
 from choicegp.prediction import utilities
@@ -85,6 +85,21 @@ def test_joint_samples_of_equal_objects_are_equal_and_finite(posterior):
     u = joint_samples(posterior, Objects(X, np.zeros(7, int)), 50, random_state=0)
     # The jitter that a singular covariance needs is 1e-9 of its variance.
     assert np.abs(u - u[:, :1]).max() < 1e-3
+
+
+def test_few_programs_serve_all_numbers_of_objects_and_no_sample_changes(posterior):
+    X = np.random.default_rng(5).normal(size=(32, 2))
+    joint_samples(posterior, objects_at(X), 2, random_state=0)
+    n_programs = len(utilities._joint_roots._executables)
+    for n in (1, 2, 9, 31):
+        some = objects_at(X[:n])
+        u = joint_samples(posterior, some, 3, random_state=0)
+        mean, covariance = map(np.asarray, posterior.mean_and_covariance_at(some))
+        scale = np.trace(covariance, axis1=1, axis2=2)[:, None, None] / n
+        root = np.linalg.cholesky(covariance + FIRST_JITTER * scale * np.eye(n))
+        drawn = root @ np.random.default_rng(0).normal(size=(2, n, 3))
+        np.testing.assert_allclose(u, np.moveaxis(mean[..., None] + drawn, (0, 1, 2), (2, 1, 0)), atol=1e-8)
+    assert len(utilities._joint_roots._executables) == n_programs
 
 
 def test_joint_samples_refuse_what_they_cannot_do(posterior, seven):

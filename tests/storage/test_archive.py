@@ -1,5 +1,6 @@
 """Archives of arrays: what is written can be read again, however tightly it could be packed."""
 
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from choicegp.errors import ChoiceGPError
 from choicegp.storage import archive
-from choicegp.storage.archive import read_archive, write_archive
+from choicegp.storage.archive import kind_of, read_archive, write_archive
 
 ABOUT = {"format": "choicegp-test", "version": 1}
 
@@ -28,3 +29,18 @@ def test_columns_of_zeros_and_ones_are_read_again(tmp_path, monkeypatch):
         np.savez_compressed(handle, X=levels, about=np.array("{}"))
     with pytest.raises(ChoiceGPError, match="unpack to"):
         read_archive(path, lambda arrays, about: None, versions={"choicegp-test": 1})
+
+
+def test_a_page_that_would_fill_the_memory_is_not_unpacked_to_see_what_a_file_is(tmp_path):
+    path = tmp_path / "model.cgp"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made, made.open("about.npy", "w") as page:
+        header = {"descr": "<U75000000", "fortran_order": False, "shape": ()}
+        np.lib.format.write_array_header_1_0(page, header)
+        for _ in range(300):
+            page.write(bytes(10**6))
+    tracemalloc.start()
+    try:
+        assert kind_of(path) == ""
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()

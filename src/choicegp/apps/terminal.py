@@ -32,6 +32,7 @@ INTERNAL = 70  # EX_SOFTWARE of sysexits.h: a defect of ours
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 BROKEN_PIPE = 141  # ... and when the reader of a pipe has gone
 TERMINATED = 143  # ... and after SIGTERM, as from `kill`
+_SOON = 0.05  # seconds
 _UNHEEDED = "choicegp-refit"  # first part of the names of threads for which an interrupt does not wait
 _NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")  # of the system's loader
 _STOPPED = "interrupted: no file was left incomplete; the same command begins again"
@@ -84,7 +85,10 @@ def run(command: Callable[[], object]) -> int:
 
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM be an exception: by default the process is gone at once, and drafts of files stay behind."""
+    """Let SIGTERM be an exception: by default the process is gone at once, and drafts of files stay behind.
+
+    Where Python ignores exceptions, as while garbage is collected, an interrupt would be lost: it is sent again.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -93,10 +97,22 @@ def _ended_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait
         raise Terminated
 
-    before = signal.signal(signal.SIGTERM, stop)
+    def send_again(ignored: Any) -> None:
+        if not isinstance(ignored.exc_value, KeyboardInterrupt):
+            report(ignored)
+            return
+        number = signal.SIGINT
+        if isinstance(ignored.exc_value, Terminated):
+            number = signal.SIGTERM
+            signal.signal(number, stop)
+        threading.Timer(_SOON, signal.pthread_kill, (threading.main_thread().ident, number)).start()
+
+    before, report = signal.signal(signal.SIGTERM, stop), sys.unraisablehook
+    sys.unraisablehook = send_again
     try:
         yield
     finally:
+        sys.unraisablehook = report
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: not one of Python's
 
 

@@ -208,7 +208,10 @@ def _check_same_columns(files: Sequence[Path], roles: Roles) -> None:
                 "all files of a folder need the same columns"
             )
         for role, name in roles.columns():
-            if role in ("set_id", "object_id", "respondent") and name in first and kinds[name] != first[name]:
+            if role not in ("set_id", "object_id", "respondent") or name not in first:
+                continue
+            # A column without values, which has no type, is refused for that when it is read.
+            if kinds[name] != first[name] and "null" not in (kinds[name], first[name]):
                 raise ChoiceGPError(
                     f"the ids in column {name!r} are {first[name]} in {files[0]} and {kinds[name]} in {file}: "
                     "store them as the same type in all files"

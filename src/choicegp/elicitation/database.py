@@ -37,6 +37,7 @@ class Database:
 
     def __init__(self, place: str | os.PathLike[str], timeout: float, create: bool = True) -> None:
         self.timeout = timeout
+        self._made: Path | None = None
         text = os.fspath(place)
         if text.startswith(_POSTGRES):
             self.engine, self.where = _postgres(text, timeout)
@@ -47,6 +48,7 @@ class Database:
             name = text.removeprefix(_SQLITE)
             if not create and name not in ("", MEMORY) and not Path(name).exists():
                 raise StoreError(f"there is no file {name}")
+            self._made = None if name in ("", MEMORY) or Path(name).exists() else Path(name)
             self.engine, self.where = _sqlite(name, timeout)
         # All threads share the one connection of a database in memory.
         self._turn: Any = RLock() if self.where == MEMORY else nullcontext()
@@ -142,6 +144,9 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+        with suppress(OSError):  # on a full disk nothing was written, and no file is left
+            if self._made is not None and self._made.stat().st_size == 0:
+                self._made.unlink()
 
 
 _OURS = "choicegp_schema"  # the table that every study has, whatever its version

@@ -23,6 +23,7 @@ _N_PROBES = 64  # sets for which it is predicted
 _GROWN = 1.25  # by which the answers have grown when a fit starts from scratch
 _COLD = 10.0  # the first fit may take this many times the seconds of a later one
 _LEAST_SECONDS = 0.1
+_NOBODY = -1  # code of a copy without influence, which is no shown object
 _FILLED = 0.6  # part of a size from which on the next one is prepared
 _ONE_BLOCK = {"n_restarts": 1, "max_iter": 1}  # options of a fit that only compiles
 
@@ -225,7 +226,13 @@ class Refitter:
         limit = self._max_seconds * (_COLD if init is None else 1.0)
         options = self._template.get_params(deep=False) | {"max_seconds": limit, "progress": False} | special
         model = ChoiceGP(**options).fit(data, init=init)
-        return model, ChoiceGP(**options)._keep(model.fitted_._replace(posterior=padded(model.posterior_)))
+        return model, with_room(model)
+
+
+def with_room(model: ChoiceGP) -> ChoiceGP:
+    """Return the same model, padded: nearby numbers of objects share the programs that ask it."""
+    fitted = model.fitted_._replace(posterior=padded(model.posterior_))
+    return ChoiceGP(**model.get_params(deep=False))._keep(fitted)
 
 
 def _size(model: ChoiceGP) -> int:
@@ -255,7 +262,8 @@ def padded(posterior: Posterior) -> Posterior:
         return np.pad(np.asarray(part), [(0, 0)] * (np.ndim(part) - n_axes) + [(0, more)] * n_axes)
 
     rows = np.concatenate([np.arange(n), np.zeros(more, int)])
-    objects = Objects(np.asarray(posterior.objects.X)[rows], np.asarray(posterior.objects.codes)[rows])
+    codes = np.pad(np.asarray(posterior.objects.codes), (0, more), constant_values=_NOBODY)
+    objects = Objects(np.asarray(posterior.objects.X)[rows], codes)
     draws = posterior.draws
     if draws is not None:
         draws = Draws(draws.prior, wider(draws.dual, 1), wider(draws.inverse, 2))  # type: ignore[arg-type]

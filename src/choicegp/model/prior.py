@@ -28,6 +28,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
+from choicegp.data.packing import padded_size
 from choicegp.errors import ChoiceGPError
 from choicegp.model.kernels import RBF, Kernel, Linear, Matern12, Matern32, Matern52
 from choicegp.model.shapes import AnyArray
@@ -46,6 +47,8 @@ THRESHOLD = -(2**31)
 """The code of the threshold, of which there is one; codes of ids are not negative."""
 STEP = THRESHOLD + 1
 """The code of all objects between which utilities must rise, see `choicegp.model.monotone`: they share one effect."""
+
+_LEAST_ROOM = 32  # objects
 
 
 def kernel_named(kernel: "str | Kernel") -> Kernel:
@@ -84,6 +87,23 @@ class Objects(NamedTuple):
 def threshold_like(objects: Objects) -> Objects:
     """Return the threshold, one row; its features, which say nothing, are copied from the first of some objects."""
     return Objects(objects.X.reshape(-1, objects.X.shape[-1])[:1], np.full_like(objects.codes[:1], THRESHOLD))
+
+
+def with_room(objects: Objects) -> tuple[Objects, np.ndarray]:
+    """Add copies of the first object, so that few programs serve all numbers; return which objects (n,) are real.
+
+    Examples
+    --------
+    >>> objects, real = with_room(Objects(np.ones((40, 2)), np.arange(40)))
+    >>> len(objects.X), int(real.sum())
+    (40, 40)
+    >>> len(with_room(Objects(np.ones((3, 2)), np.arange(3)))[1])
+    32
+    """
+    n = len(objects.codes)
+    size = padded_size(max(n, _LEAST_ROOM), 2)
+    rows = np.pad(np.arange(n), (0, size - n))
+    return Objects(np.asarray(objects.X)[rows], np.asarray(objects.codes)[rows]), np.arange(size) < n
 
 
 class UtilityPrior(eqx.Module):

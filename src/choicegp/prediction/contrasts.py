@@ -13,12 +13,13 @@ from jax import Array
 from choicegp.compute.programs import program
 from choicegp.fitting.record import Utilities
 from choicegp.inference.posterior import Draws, Posterior
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.model.prior import Objects, UtilityPrior, with_room
 from choicegp.prediction.draw_intervals import interval_of_draws
 
 _CHUNK = 512  # objects at a time
 _MOST_REFERENCES = 512
 _NORMAL = 1.959964  # half the width of a 95% interval, in standard deviations
+_WithRoom = tuple[Objects, Array]  # see `with_room`
 
 
 def contrasts(posterior: Posterior, objects: Objects, shown: Objects | int) -> Utilities:
@@ -28,10 +29,12 @@ def contrasts(posterior: Posterior, objects: Objects, shown: Objects | int) -> U
     """
     if isinstance(shown, int):
         shown = Objects(posterior.objects.X[:shown], posterior.objects.codes[:shown])
-    reference = None  # draws of the shown objects say themselves where their mean is
-    if posterior.draws is None or posterior.is_sparse:
+    # Draws of the shown objects say themselves where the mean of all is.
+    told = posterior.draws is not None and not posterior.is_sparse
+    if not told:
         some = np.linspace(0, len(shown.X) - 1, min(len(shown.X), _MOST_REFERENCES)).astype(int)
-        reference = Objects(shown.X[some], shown.codes[some])
+        shown = Objects(shown.X[some], shown.codes[some])
+    averaged = with_room(shown)
     parts = []
     for start in range(0, len(objects.X), _CHUNK):
         # One shape, hence one program, for many objects as for few.
@@ -39,11 +42,11 @@ def contrasts(posterior: Posterior, objects: Objects, shown: Objects | int) -> U
         rows = start + np.minimum(np.arange(min(_CHUNK, 1 << (n - 1).bit_length())), n - 1)
         part = Objects(objects.X[rows], objects.codes[rows])
         if posterior.draws is None:
-            mean, variance = (np.asarray(value).T for value in _gaussian(posterior, part, reference))
+            mean, variance = (np.asarray(value).T for value in _gaussian(posterior, part, averaged))
             sd = np.sqrt(variance)
             found: tuple[np.ndarray, ...] = mean, sd, mean - _NORMAL * sd, mean + _NORMAL * sd
         else:
-            drawn = _of_draws(posterior.draws, posterior.objects, part, shown, reference)
+            drawn = _of_draws(posterior.draws, posterior.objects, part, averaged, None if told else averaged)
             found = _summed_up(*map(np.asarray, drawn))
         parts.append([value[:n] for value in found])
     empty = np.zeros((0, posterior.n_utilities))
@@ -51,27 +54,30 @@ def contrasts(posterior: Posterior, objects: Objects, shown: Objects | int) -> U
 
 
 @program
-def _gaussian(posterior: Posterior, objects: Objects, reference: Objects) -> tuple[Array, Array]:
+def _gaussian(posterior: Posterior, objects: Objects, reference: _WithRoom) -> tuple[Array, Array]:
     moved, variance = _to_reference(posterior.prior, posterior.objects, posterior.gain, objects, reference)
     return jnp.einsum("dtn,dt->dn", moved, posterior.dual), variance
 
 
 def _to_reference(
-    prior: UtilityPrior, known: Objects, gain: Array, objects: Objects, reference: Objects
+    prior: UtilityPrior, known: Objects, gain: Array, objects: Objects, reference: _WithRoom
 ) -> tuple[Array, Array]:
     """Return the prior covariances (p, t, n) of contrasts with the known objects, and the variances (p, n) left."""
+    shown, real = reference
     cross = prior.covariance(known, objects)
-    level = jnp.mean(prior.covariance(known, reference), axis=2)
+    level = jnp.mean(prior.covariance(known, shown), axis=2, where=real)
     own = prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, gain @ cross)
     through = (gain @ level[..., None])[..., 0]
-    beside = jnp.mean(prior.covariance(objects, reference), axis=2) - jnp.einsum("ptn,pt->pn", cross, through)
-    of_level = jnp.mean(prior.covariance(reference, reference), axis=(1, 2)) - jnp.einsum("pt,pt->p", level, through)
+    beside = jnp.mean(prior.covariance(objects, shown), axis=2, where=real)
+    beside -= jnp.einsum("ptn,pt->pn", cross, through)
+    of_level = jnp.mean(prior.covariance(shown, shown), axis=(1, 2), where=real[:, None] & real)
+    of_level -= jnp.einsum("pt,pt->p", level, through)
     return cross - level[..., None], jnp.maximum(own - 2.0 * beside + of_level[:, None], 0.0)
 
 
 @program
 def _of_draws(
-    draws: Draws, known: Objects, objects: Objects, shown: Objects, reference: Objects | None
+    draws: Draws, known: Objects, objects: Objects, shown: _WithRoom, reference: _WithRoom | None
 ) -> tuple[Array, Array]:
     """Return what each draw says, (H, S, d, n), and the variance that is left at each setting, (H, d, n).
 
@@ -82,7 +88,7 @@ def _of_draws(
         prior = draws.prior
         if reference is None:
             cross = prior.covariance(known, objects)
-            moved = cross - jnp.mean(prior.covariance(known, shown), axis=2)[..., None]
+            moved = cross - jnp.mean(prior.covariance(known, shown[0]), axis=2, where=shown[1])[..., None]
             left = prior.variance(objects) - jnp.einsum("ptn,ptn->pn", cross, draws.inverse @ cross)
         else:
             moved, left = _to_reference(prior, known, draws.inverse, objects, reference)

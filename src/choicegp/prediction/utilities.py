@@ -15,7 +15,7 @@ from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.posterior import FIRST_JITTER, Draws, Posterior, factorise
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
 from choicegp.model.likelihood import pair_logs
-from choicegp.model.prior import Objects, threshold_like
+from choicegp.model.prior import Objects, threshold_like, with_room
 from choicegp.prediction.set_utilities import set_utilities
 
 MOST_JOINT = 5000  # objects sampled jointly
@@ -28,21 +28,29 @@ _CERTAIN = 1.0 - 1e-12  # a probability of which the complement has a logarithm
 _PART = 2048  # objects compared at a time
 
 
+def _root(covariance: Array, real: Array, scale: Array) -> Array:
+    """Return roots (p, n, n) of covariances: the rows of real objects, which come first, are as without the others.
+
+    With a ladder of jitters: a posterior covariance is often singular to rounding.
+    """
+    apart = jnp.where(real[:, None] & real, 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2)), jnp.eye(len(real)))
+    return factorise(apart, jnp.full(len(apart), FIRST_JITTER), scale).root
+
+
 @program
-def _joint_roots(posterior: Posterior, objects: Objects) -> tuple[Array, Array]:
+def _joint_roots(posterior: Posterior, objects: Objects, real: Array) -> tuple[Array, Array]:
     mean, covariance = posterior.mean_and_covariance_at(objects)
-    # With a ladder of jitters: a posterior covariance is often singular to rounding.
-    return mean, factorise(covariance, jnp.full(len(mean), FIRST_JITTER)).root
+    scale = jnp.mean(jnp.diagonal(covariance, axis1=1, axis2=2), axis=1, where=real)
+    return mean, _root(covariance, real, scale)
 
 
 @program
-def _continued(draws: Draws, shown: Objects, objects: Objects) -> tuple[Array, Array]:
+def _continued(draws: Draws, shown: Objects, objects: Objects, real: Array) -> tuple[Array, Array]:
     """Return what the draws of one setting predict, (S, p, n), and a root (p, n, n) of the covariance that is left."""
     cross = draws.prior.covariance(shown, objects)
     left = draws.prior.covariance(objects, objects) - jnp.swapaxes(cross, 1, 2) @ (draws.inverse @ cross)
     # Of shown objects nothing is left but rounding errors, of the size of the prior's variance.
-    scale = jnp.mean(draws.prior.variance(objects), axis=1)
-    root = factorise(0.5 * (left + jnp.swapaxes(left, 1, 2)), jnp.full(len(left), FIRST_JITTER), scale).root
+    root = _root(left, real, jnp.mean(draws.prior.variance(objects), axis=1, where=real))
     return jnp.einsum("ptn,spt->spn", cross, draws.dual), root
 
 
@@ -54,9 +62,11 @@ def _samples_from_draws(posterior: Posterior, objects: Objects, n_samples: int, 
     used = np.linspace(0, n_settings - 1, int(np.clip(_FACTORED / (p * n**3), min(4, n_settings), n_settings)))
     setting = np.resize(rng.permutation(used.astype(int)), n_samples)
     result = np.empty((n_samples, posterior.n_utilities, n))
+    roomy, real = with_room(objects)
     for h in np.unique(setting):
         one = jax.tree.map(lambda leaf, h=h: np.asarray(leaf[h]), draws)
-        mean, root = (np.asarray(part) for part in _continued(one, posterior.objects, objects))
+        mean, root = (np.asarray(part) for part in _continued(one, posterior.objects, roomy, real))
+        mean, root = mean[..., :n], root[:, :n, :n]
         mine = np.flatnonzero(setting == h)
         # Every draw once before any is used twice.
         picked = np.concatenate([rng.permutation(n_draws) for _ in range(-(-len(mine) // n_draws))])[: len(mine)]
@@ -75,9 +85,9 @@ def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random
     rng = np.random.default_rng(seed(random_state))
     if posterior.draws is not None:
         return _samples_from_draws(posterior, objects, n_samples, rng)
-    mean, roots = (np.asarray(part) for part in _joint_roots(posterior, objects))
+    mean, roots = (np.asarray(part) for part in _joint_roots(posterior, *with_room(objects)))
     draws = rng.normal(size=(mean.shape[0], n, n_samples))
-    return np.moveaxis(mean[:, :, None] + roots @ draws, (0, 1, 2), (2, 1, 0))
+    return np.moveaxis(mean[:, :n, None] + roots[:, :n, :n] @ draws, (0, 1, 2), (2, 1, 0))
 
 
 @program

@@ -21,6 +21,7 @@ MISSING_WORDS = frozenset(
 )
 _UNIQUE = 0.8  # share of the rows with words of their own from which on a column is nearly unique
 _FEW_ROWS = 10
+_MOST_REMARKS = 20
 
 _SPACES = str.maketrans({"\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2212": "-", "’": "'"})
 _NUMBER = r"[.,]?\d(?:[\d.,' ]*\d)?(?:[eE][+-]?\d+)?"
@@ -189,7 +190,7 @@ def remarks_on_words(features: pd.DataFrame, names: Iterable[str]) -> list[Warni
             continue
         words = [value for value in factorized(column)[1] if isinstance(value, str)]
         measured = [word for word in words if _MEASURED.fullmatch(word.translate(_SPACES).strip())]
-        others = [other for other in rest if other != name]
+        others = [other for other in rest if other != name] if len(rest) <= 7 else []
         if 2 * len(measured) > len(words) and len(measured) > 1:
             found.append(
                 ReadingWarning(
@@ -198,13 +199,16 @@ def remarks_on_words(features: pd.DataFrame, names: Iterable[str]) -> list[Warni
                 )
             )
         elif len(words) > MANY_LEVELS or (len(words) >= _FEW_ROWS and len(words) > _UNIQUE * len(column)):
-            leave = f"; to leave it out, pass features={others[:6]!r}" if others and len(others) <= 6 else ""
+            leave = f"; to leave it out, pass features={others!r}" if others else ""
             found.append(
                 ReadingWarning(
                     f"column {name!r} has {len(words)} different words in {len(column)} rows, and each becomes a "
                     f"feature{leave or '; to leave it out, name the columns of features'}"
                 )
             )
+    if len(found) > _MOST_REMARKS:
+        more = f"{len(found) - _MOST_REMARKS} more columns of words hold units or very many different words"
+        found[_MOST_REMARKS:] = [ReadingWarning(more)]
     return found
 
 

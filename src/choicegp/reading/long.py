@@ -361,18 +361,11 @@ def group_equal_rows(
     (array([0, 1, 0]), array([0, 1]))
     """
     values = np.asarray(X, dtype=np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
-    columns = [*([] if labels is None else [labels]), *values.T]
-    hashed = pd.util.hash_pandas_object(pd.DataFrame(dict(enumerate(columns))), index=False)
-    group = pd.factorize(hashed.to_numpy())[0].astype(np.int64)
-    first = _first_places(group)
-    if not all((column == column[first[group]]).all() for column in columns):
-        # Two rows share a hash: number them column by column, which is slower but exact.
-        group = np.zeros(len(values), dtype=np.int64)
-        for column in columns:
-            codes = pd.factorize(column)[0]
-            group = pd.factorize(group * (codes.max(initial=0) + 1) + codes)[0].astype(np.int64)
-        first = _first_places(group)
-    return group, first
+    if labels is not None:
+        values = np.column_stack([labels, values])
+    rows = np.ascontiguousarray(values).view(f"S{values.itemsize * values.shape[1]}")[:, 0]
+    group = pd.factorize(rows.astype(object))[0].astype(np.int64)
+    return group, _first_places(group)
 
 
 def _one_per_set(

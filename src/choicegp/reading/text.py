@@ -31,6 +31,7 @@ _MANY_CELLS, _CELLS_PER_BYTE = 2**24, 100
 _SUFFIXES = (*_SEPARATORS, ".parquet", *_EXCEL)
 # In bytes. What is longer is no table, and a file without an end must not fill the memory.
 _LONGEST_LINE = 2**24
+_LARGE, _TIGHTEST = 2**28, 50  # bytes that any file may unpack to, and times its own size
 _OTHERS = ((b"PAR1", "Parquet"), (b"PK\x03\x04", "spreadsheet or zip"), (b"\x1f\x8b", "gzip"), (b"{", "JSON"))
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _UNNAMED = "\0"  # begins the name of a column without one; no file of text holds it
@@ -164,11 +165,13 @@ def unreadable(file: Path, error: OSError) -> ChoiceGPError:
 
 
 def _read_lines(file: Path, handle: io.BufferedIOBase) -> bytes:
-    """Read all lines, unless one does not end."""
+    """Read all lines, unless one does not end or they are packed more tightly than tables are."""
     parts: list[bytes] = []
-    unended = 0
+    unended, most = 0, max(_LARGE, _TIGHTEST * file.stat().st_size)
     while part := handle.read(_LONGEST_LINE):
         parts.append(part)
+        if len(parts) * _LONGEST_LINE > most:
+            raise ChoiceGPError(f"{file} unpacks to more than {most:,} bytes: unpack it first if it is a table")
         end = max(part.rfind(b"\n"), part.rfind(b"\r"))
         unended = len(part) - end - 1 if end >= 0 else unended + len(part)
         if unended > _LONGEST_LINE:
@@ -383,10 +386,7 @@ def open_parquet(file: Path, source: Any = None) -> Any:
     except Exception as error:
         raise _damaged_parquet(file, error) from error
     if n_cells > _MANY_CELLS and n_cells > _CELLS_PER_BYTE * size:
-        raise ChoiceGPError(
-            f"{file} unpacks to {n_cells:,} cells from {size:,} bytes, as no table of choices does: leave out columns "
-            "that hardly vary, or write it as CSV"
-        )
+        raise ChoiceGPError(f"{file} packs {n_cells:,} cells in {size:,} bytes: if it is a table, write it as CSV")
     return table
 
 

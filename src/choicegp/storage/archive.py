@@ -31,16 +31,22 @@ def write_archive(
     """Write an archive; a file of that name is replaced only when the new one is complete."""
     page = np.array(json.dumps(plain(about | {"arrays": sorted(arrays)})))
     members: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()} | {"about": page}
-    # NumPy would pickle an array of objects, and its option against that is younger than NumPy 2.0.
-    assert not any(array.dtype.hasobject for array in members.values())
     with replaced_when_complete(path) as handle:
-        (np.savez_compressed if compressed else np.savez)(handle, **members)
+        _write(handle, members, zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED)
         # Many columns of zeros and ones can be packed so tightly that they would be refused when they are read; twice,
         # because a reader counts other bytes.
         if _is_too_tight(2 * sum(array.nbytes for array in members.values()), handle.tell()):
             handle.seek(0)
             handle.truncate()
-            np.savez(handle, **members)
+            _write(handle, members, zipfile.ZIP_STORED)
+
+
+def _write(handle: BinaryIO, members: dict[str, np.ndarray], compression: int) -> None:
+    """Write arrays as `numpy.savez` does, but close the archive also where the disk is full."""
+    with zipfile.ZipFile(handle, "w", compression) as archive:
+        for name, array in members.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
+                np.lib.format.write_array(part, array, allow_pickle=False)  # type: ignore[arg-type]
 
 
 def read_archive(
@@ -81,8 +87,10 @@ def kind_of(path: "str | os.PathLike[str]") -> str:
         source = file_path(path)
         if not source.is_file():
             return ""  # a pipe would be waited for
-        with np.load(source, allow_pickle=False) as archive:
-            return str(json.loads(str(archive["about"]))["format"])
+        with source.open("rb") as stream:
+            _check_size(stream, "model")
+            with np.load(stream, allow_pickle=False) as archive:
+                return str(json.loads(str(archive["about"]))["format"])
     except Exception:
         return ""
 

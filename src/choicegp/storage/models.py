@@ -7,10 +7,10 @@ that it does not know.
 Models of several utilities (`ChoiceGP`, `BatchPreferenceGP`) have version 1; version 2 (read, no longer written) adds
 draws of a sampled posterior at one setting of the hyperparameters, version 3 kernels of warped features, version 4
 draws at several settings and a shared part of the utilities, version 5 a threshold, the rule by which objects are kept,
-and kinds of sets, version 6 kernels of a network's outputs and many people.  Each model is written in the lowest
-version that can hold
-it.  The other formats have version 1.  The inference "joint" was removed: files that name it are read, as models with
-``inference="dense"`` and the posterior that "joint" found.
+and kinds of sets, version 6 kernels of a network's outputs and many people, version 7 people's covariates and draws of
+all people, version 8 features with a direction.  Each model is written in the lowest version that can hold it.  The
+other formats have version 1.  The inference "joint" was removed: files that name it are read, as
+models with ``inference="dense"`` and the posterior that "joint" found.
 """
 
 import os

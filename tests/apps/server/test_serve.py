@@ -79,6 +79,10 @@ class TestStudy:
         with pytest.raises(StoreError, match="a study of other objects"):
             open_study(tmp_path / "s.sqlite", objects.iloc[1:])
 
+    def test_why_a_study_cannot_be_created_is_said(self, tmp_path, objects):
+        with pytest.raises(StoreError, match="there is no folder"):
+            open_study(tmp_path / "no" / "s.sqlite", objects)
+
     def test_a_study_of_another_program_is_refused(self, tmp_path, objects):
         Store.open(tmp_path / "s.sqlite", objects).close()
         with pytest.raises(StoreError, match="not made for the page"):

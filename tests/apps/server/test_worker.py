@@ -321,6 +321,29 @@ def test_a_worker_ends_with_its_parent(monkeypatch):
     assert joined
 
 
+@pytest.mark.parametrize(
+    ("error", "says", "code"),
+    [
+        (ImportError("libjax.so: failed to map segment from shared object"), "error: there is not enough memory", 2),
+        (ValueError("Anna ticked the pen"), "internal error: ValueError", 70),
+    ],
+)
+def test_a_worker_that_cannot_work_says_why_in_one_line(error, says, code, monkeypatch, capsys):
+    def fail(*_):
+        raise error
+
+    for name in ("share_one_heap", "_end_with_parent"):
+        monkeypatch.setattr(worker, name, lambda: None)
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(worker, "_work", fail)
+    with pytest.raises(SystemExit) as ended:
+        worker.work("a.db", "w", worker.QUICK, 1.0)
+    assert ended.value.code == code
+    [message] = capsys.readouterr().err.splitlines()
+    assert message.startswith(says)
+    assert "Anna" not in message
+
+
 class TestPictures:
     def test_styles_become_attributes(self):
         text = matters([("Price & <b>", 2.0), ("A name that is much too long for its place", 1.0)], "How much").decode()

@@ -165,10 +165,14 @@ class Learner:
 def what_was_learned(model: "ChoiceGP", objects: "pd.DataFrame", setup: Setup, language: object) -> Learned:
     """Say what a model has learned."""
     from choicegp.apps.server.pictures import matters, owner_pictures
+    from choicegp.data.packing import padded_generously
+    from choicegp.elicitation.refitting import with_room
     from choicegp.evaluation.effects import model_effects
 
-    effects = model_effects(model)
-    best = model.recommend(objects, min(N_SHORT, len(objects)))
+    with padded_generously():
+        roomy = with_room(model)
+    effects = model_effects(roomy)
+    best = roomy.recommend(objects, min(N_SHORT, len(objects)))
     words = setup.words_in(language)
     drivers = tuple(_drivers(effects, i) for i in range(model.n_utilities_))
     sizes = effects.relevance.mean.max(axis=0)
@@ -176,7 +180,7 @@ def what_was_learned(model: "ChoiceGP", objects: "pd.DataFrame", setup: Setup, l
     names = [effects.names[j] for j in order]
     bars = [(words["labels"].get(name, name), sizes[j]) for name, j in zip(names, order, strict=True)]
     pictures = {"matters": matters(bars, words["axis"])}
-    pictures |= owner_pictures(model, effects, objects.iloc[:_MOST_DRAWN])
+    pictures |= owner_pictures(roomy, effects, objects.iloc[:_MOST_DRAWN])
     shortlist = tuple((plain(label), float(p)) for label, p in best["probability"].items())
     return Learned(len(model.fitted_.data), drivers, tuple(names), shortlist, pictures, saved(model))
 

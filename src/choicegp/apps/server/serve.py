@@ -107,15 +107,15 @@ def open_study(place: str | os.PathLike[str], objects: object) -> Store:
 
     try:
         store = Store.open(place)
-    except StoreError as first:
+    except StoreError:
+        made = {"invite": secrets.token_urlsafe(24), "secret": secrets.token_urlsafe(32)}
         try:
-            made = {"invite": secrets.token_urlsafe(24), "secret": secrets.token_urlsafe(32)}
             return Store.open(place, objects, made)  # type: ignore[arg-type]  # checked there
-        except StoreError as second:
-            if str(second) == str(first):
-                raise
-            # Another process was quicker.
-            store = Store.open(place)
+        except StoreError as error:
+            try:
+                store = Store.open(place)  # another process was quicker
+            except StoreError:
+                raise error from None
     if found := differences(as_plain(store.objects), as_plain(checked_objects(objects))):
         store.close()
         raise StoreError(f"{place} holds a study of other objects: {'; '.join(found)}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from choicegp.apps.server.heap import share_one_heap
 from choicegp.apps.server.results import Prepared, packed, packed_result, prepared_of, setup_of
 from choicegp.apps.server.standing import standing
+from choicegp.apps.terminal import FIXABLE, ending_of, say_on_stderr
 from choicegp.elicitation.events import Event
 from choicegp.elicitation.queue import EVERYONE, LEASE, MOST_TRIES, Job, Queue, Result
 from choicegp.elicitation.store import Store
@@ -193,6 +194,16 @@ def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     share_one_heap()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        _work(place, name, kinds, idle)
+    except Exception as error:
+        code, message = ending_of(error)
+        # The message of a defect could hold an answer.
+        say_on_stderr(message if code == FIXABLE else f"internal error: {type(error).__name__}")
+        sys.exit(code)
+
+
+def _work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
     with Store.open(place) as store:
         worker, last = Worker(store, name, kinds), time.monotonic()
         while time.monotonic() - last < idle:
