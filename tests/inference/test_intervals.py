@@ -181,3 +181,44 @@ def test_hyperparameters_that_are_held_are_named_so(fit, problem, gaussian, monk
     monkeypatch.setattr(intervals, "n_steps", lambda inference: (BLOCK, BLOCK))
     _, words = with_intervals(task_of(fit, problem, FIXED), fit)
     assert words.startswith("NUTS over utilities: 64 draws, ")
+
+
+@pytest.fixture
+def large_sets(monkeypatch):
+    """Let the sets of the problem count as large, and be short."""
+    for name, value in {"_LARGE_SET": 2, "_N_RIVALS": 2, "_STARTS_OF_A_RIVAL": 1, "_RIVAL_STEPS": 36}.items():
+        monkeypatch.setattr(intervals, name, value)
+    monkeypatch.setattr(intervals, "n_steps", lambda inference: (2 * BLOCK, BLOCK))
+
+
+def test_chains_of_large_sets_start_around_several_fits(fit, problem, large_sets, monkeypatch):
+    task = task_of(fit, problem)
+    monkeypatch.setattr(intervals, "_CLOSE", np.inf)
+    modes = intervals._modes(task, fit)
+    assert len(modes) == 3
+    bounds = [one.elbo for one in modes]
+    assert bounds == sorted(bounds, reverse=True)
+    assert sum(one is fit for one in modes) == 1
+    found, words = with_intervals(task, fit)
+    assert words.startswith("NUTS over utilities and hyperparameters, from 3 fits: 128 draws, R-hat at most ")
+    assert_dense_parts_stay(found, fit)
+    # Every chain samples the same posterior, in the coordinates of its own fit.
+    inference = mcmc.MCMCInference(task, fit, BLOCK, 0.8, modes=modes)
+    assert [inference.model_of(number) is inference.models[number % 3] for number in range(4)] == [True] * 4
+    at_best = [np.asarray(ravel_pytree(one.approximation.prior)[0]) for one in inference.models]
+    for own, one in zip(at_best, modes, strict=True):
+        np.testing.assert_array_equal(own, np.asarray(ravel_pytree(one.prior)[0]))
+
+
+def test_fits_with_far_lower_bounds_are_left_out(fit, problem, large_sets, monkeypatch):
+    monkeypatch.setattr(intervals, "_CLOSE", 1e-9)
+    (only,) = intervals._modes(task_of(fit, problem), fit)
+    assert only.elbo >= fit.elbo
+
+
+def test_small_sets_and_limited_time_have_one_fit(fit, problem, monkeypatch):
+    (only,) = intervals._modes(task_of(fit, problem), fit)
+    assert only is fit
+    monkeypatch.setattr(intervals, "_LARGE_SET", 2)
+    (only,) = intervals._modes(task_of(fit, problem, seconds=1e9), fit)
+    assert only is fit
