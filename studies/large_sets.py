@@ -17,7 +17,6 @@ from choicegp import ChoiceGP
 from choicegp.experiments.honesty_baselines import constant_answers, model_answers
 from choicegp.experiments.honesty_data import simulated, table_split
 from choicegp.experiments.honesty_measures import coverage, tenths
-from choicegp.fitting import fit as fitting
 from choicegp.inference import intervals, mcmc
 
 
@@ -32,6 +31,8 @@ def main() -> None:
     args = parser.parse_args()
     settings = {"part": "simulated", "d": args.utilities, "a": args.size, "features": args.features, "objects": 25,
                 "sets": 60, "answers": args.answers, "related": 0.0, "seed": args.seed}  # fmt: skip
+    if args.size <= 10:
+        intervals._LARGE_SET = 1
     if args.table:
         settings = {
             "part": "table",

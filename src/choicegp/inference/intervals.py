@@ -6,8 +6,9 @@ sampled; where it is larger, the utilities at settings of the hyperparameters dr
 Gaussian posterior is mixed over such settings.
 
 Answers without errors to large sets say so much that the posterior has many modes: where a group of objects dominates
-or is dominated by all others, its objects may exchange their utilities, and the answers stay as they are.  No chain goes
-from one mode to another.  There, many starts of the dense fit are taken to their ends, and chains begin at the best.
+or is dominated by all others, its objects may exchange their utilities, and the answers stay as they are.  No chain
+goes from one mode to another.  There, many starts of the dense fit are taken to their ends, and chains begin at the
+best.
 """
 
 import numpy as np
