@@ -29,6 +29,7 @@ WAYS = {
 
 
 def main() -> None:
+    """Fit every fold in several ways, and print accuracies and log scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table")
     parser.add_argument("--seed", type=int, default=0)
@@ -52,9 +53,7 @@ def main() -> None:
             held = pairs.choices.take(test)
             right.append(model.score(held))
             scores.append(float(np.mean(model.log_prob(held, normalized=True))))
-            words.append(
-                f"{model.elbo_:.1f} {'effects' if model.fitted_.has_effects else 'plain'} {model.intervals_[-130:]}"
-            )
+            words.append(f"{model.elbo_:.1f} {model.fitted_.has_effects} {model.intervals_[-130:]}")
         print(json.dumps({"table": args.table, "seed": args.seed, "way": way, "test": args.test,
                           "accuracy": float(np.mean(right)), "score": float(np.mean(scores)),
                           "seconds": round(time.process_time() - start, 1), "words": words[0]}), flush=True)  # fmt: skip

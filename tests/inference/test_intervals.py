@@ -199,21 +199,25 @@ def many_modes(monkeypatch):
     monkeypatch.setattr(intervals, "n_steps", lambda inference: (2 * BLOCK, BLOCK))
 
 
+def bounds_of(modes):
+    return [one.elbo for one in modes]
+
+
 def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_modes, monkeypatch):
     task = task_of(fit, problem)
-    monkeypatch.setattr(intervals, "_CLOSE", np.inf)
+    monkeypatch.setattr(intervals, "_NATS", np.inf)
     modes = intervals._modes(task, fit)
-    assert len(modes) == 6
-    bounds = [one.elbo for one in modes]
-    assert bounds == sorted(bounds, reverse=True)
-    assert sum(one is fit for one in modes) == 1
+    assert len(modes) == 8
+    assert len(set(map(id, modes))) == 6, "equal weights: all fits have a chain"
+    assert any(one is fit for one in modes)
+    assert bounds_of(modes) == sorted(bounds_of(modes), reverse=True)
     found, words = with_intervals(task, fit)
-    assert words.startswith("NUTS over utilities and hyperparameters, from 6 fits: 192 draws, R-hat at most ")
+    assert words.startswith("NUTS over utilities and hyperparameters, from 6 fits: 256 draws, R-hat at most ")
     assert_dense_parts_stay(found, modes[0])
-    assert len(found.posterior.draws.dual) == 2 * 6, "as many settings from each chain"
+    assert len(found.posterior.draws.dual) == 2 * 8, "as many settings from each chain"
     # Every chain samples the same posterior, in the coordinates of its own fit.
     inference = mcmc.MCMCInference(task, modes[0], BLOCK, 0.8, modes=modes)
-    assert inference.n_chains == 6
+    assert inference.n_chains == 8
     for number, one in enumerate(modes):
         own = inference.model_of(number).approximation.prior
         np.testing.assert_array_equal(ravel_pytree(own)[0], ravel_pytree(one.prior)[0])
@@ -222,14 +226,17 @@ def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_
     assert few.model_of(3) is few.model_of(0)
 
 
-def test_fits_with_far_lower_bounds_are_left_out(fit, problem, many_modes, monkeypatch):
-    monkeypatch.setattr(intervals, "_CLOSE", 1e-9)
-    (only,) = intervals._modes(task_of(fit, problem), fit)
-    assert only.elbo >= fit.elbo
-    monkeypatch.setattr(intervals, "_CLOSE", np.inf)
-    monkeypatch.setattr(intervals, "_MOST_MODES", 2)
-    best, _ = intervals._modes(task_of(fit, problem), fit)
-    assert best.elbo == only.elbo
+def test_better_fits_have_more_chains(fit, problem, many_modes, monkeypatch):
+    bounds = iter([fit.elbo + 2.0, fit.elbo - 1.0, fit.elbo - 50.0, fit.elbo - 60.0, fit.elbo - 70.0])
+    monkeypatch.setattr(intervals, "infer", lambda inference: fit._replace(elbo=next(bounds)))
+    modes = intervals._modes(task_of(fit, problem), fit)
+    # Weights e^(bound / 2): 0.63, 0.23 and 0.14 of eight chains.
+    assert bounds_of(modes) == pytest.approx([fit.elbo + 2.0] * 5 + [fit.elbo] * 2 + [fit.elbo - 1.0])
+
+
+def test_a_fit_that_is_far_better_than_all_others_has_the_usual_chains(fit, problem, many_modes, monkeypatch):
+    monkeypatch.setattr(intervals, "infer", lambda inference: fit._replace(elbo=fit.elbo - 50.0))
+    assert intervals._modes(task_of(fit, problem), fit) == [fit]
 
 
 def test_fits_that_fail_are_left_out(fit, problem, many_modes, monkeypatch):

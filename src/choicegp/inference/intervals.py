@@ -35,8 +35,10 @@ _N_DRAWS = 512  # of Gaussian posteriors
 _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
 _LARGE_SET = 10  # objects: with more, answers without errors say nearly everything
 _SAYS_ALL = -0.5  # log-likelihood of a set at the best utilities, above which answers count as free of errors
-_N_RIVALS, _RIVAL_STEPS, _MOST_MODES = 16, 150, 8
-_CLOSE = 10.0  # nats that a fit's bound may be below the best one: bounds of modes are off by some nats
+_N_RIVALS, _RIVAL_STEPS, _N_SLOTS = 16, 150, 8
+# Nats of the bound that make a fit e times as probable: a bound is below the evidence of its mode by some nats, by more
+# at one mode than at another.
+_NATS = 2.0
 SAMPLED = "NUTS over utilities and hyperparameters"
 
 
@@ -75,14 +77,15 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     sampled = SAMPLED if inference.n_moves else "NUTS over utilities"
     if inference.redraws:
         sampled += ", mixed over settings of the hyperparameters"
-    if len(modes) > 1:
-        sampled += f", from {len(modes)} fits"
+    n_fits = len({id(one) for one in modes})
+    if n_fits > 1:
+        sampled += f", from {n_fits} fits"
     words = f"{sampled}: {found.message.removesuffix(': ' + MORE)}"
     return before._replace(posterior=found.posterior), words
 
 
 def _modes(task: Task, before: Inferred) -> list[Inferred]:
-    """Return the fits around which chains start, the best first: ``before``, and others with about the same bound."""
+    """Return the fits around which chains start, the best first, each as often as its bound says: often ``before``."""
     if not _has_many_modes(task, before):
         return [before]
 
@@ -100,9 +103,10 @@ def _modes(task: Task, before: Inferred) -> list[Inferred]:
             return None
 
     rivals = [one for one in in_threads(rival, range(_N_RIVALS), task.n_jobs) if one is not None]
-    best = max(one.elbo for one in [before, *rivals])
-    close = [one for one in [before, *rivals] if one.elbo > best - _CLOSE]
-    return sorted(close, key=lambda one: -one.elbo)[:_MOST_MODES]
+    fits = sorted([before, *rivals], key=lambda one: -one.elbo)
+    shares = np.cumsum(np.exp([(one.elbo - fits[0].elbo) / _NATS for one in fits]))
+    places = np.searchsorted(shares, shares[-1] * (np.arange(_N_SLOTS) + 0.5) / _N_SLOTS)
+    return [fits[place] for place in places] if len(set(places)) > 1 else fits[:1]
 
 
 def _has_many_modes(task: Task, before: Inferred) -> bool:

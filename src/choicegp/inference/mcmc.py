@@ -86,7 +86,9 @@ class MCMCInference:
     ) -> None:  # fmt: skip
         self.task, self.before, self.n_warm_up, self.until_mixed = task, before, n_warm_up, until_mixed
         self.hyperpriors = task.learning.hyperpriors if task.learning.learn_prior else None
-        self.models = tuple(_chain_model(task, one, self.hyperpriors, target_acceptance) for one in modes or [before])
+        fits = modes or [before]
+        made = {id(one): _chain_model(task, one, self.hyperpriors, target_acceptance) for one in fits}
+        self.models = tuple(made[id(one)] for one in fits)
         self.n_chains = max(N_CHAINS, len(self.models))
         n_learned = self.model.approximation.n_learned
         self.n_moves = _n_moves(n_learned, before.posterior.prior.n_parts, len(task.problem.valid))
