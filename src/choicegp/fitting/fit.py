@@ -307,8 +307,9 @@ def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Kee
     problem, posterior = fitted.training_problem(), fitted.posterior
     hyperpriors, n = options.hyperpriors_for(problem.objects.X.shape[1]), len(problem.valid)
     found = Inferred(
-        posterior, fitted.elbo, *fitted.result[:3], fitted.result.elbo_trace, sites=recovered_sites(posterior, problem)
-    )
+        posterior, fitted.elbo, *fitted.result[:3], fitted.result.elbo_trace, fitted.result.n_annealing,
+        sites=recovered_sites(posterior, problem),
+    )  # fmt: skip
     with linear_algebra_for(n), progress_report(options.progress, 0) as report:
         learning = Learning(hyperpriors, options.learn_lapse, options.learn_hyperparameters)
         task = Task(
@@ -317,8 +318,12 @@ def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Kee
             seed=options.random_state, n_jobs=n_threads(options.n_jobs, n),
         )  # fmt: skip
         found, words = _with_intervals(task, found)
-    result = fitted.result._replace(intervals=words, seconds=fitted.result.seconds + clock.seconds)
-    return fitted._replace(posterior=found.posterior, result=result)
+    # Another fit than the first may have the best bound.
+    result = fitted.result._replace(
+        status=found.status, message=found.message, n_iter=found.n_iter, elbo_trace=found.trace,
+        n_annealing=found.n_annealing, intervals=words, seconds=fitted.result.seconds + clock.seconds,
+    )  # fmt: skip
+    return fitted._replace(posterior=found.posterior, elbo=found.elbo, result=result)
 
 
 def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
