@@ -16,7 +16,7 @@ import numpy as np
 
 from choicegp import ChoiceData, ChoiceGP, datasets
 from choicegp.compute.devices import computing
-from choicegp.experiments.markdown import markdown_table
+from choicegp.experiments.results import markdown_table
 from choicegp.inference.dense import DenseInference
 
 

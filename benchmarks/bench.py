@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from choicegp.experiments.markdown import markdown_table, table_row
+from choicegp.experiments.results import markdown_table, table_row
 
 HERE = Path(__file__).parent
 PROBLEMS = ("sincos", "pairs", "tens")

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from choicegp import datasets
-from choicegp.experiments.markdown import markdown_table, table_row
+from choicegp.experiments.results import markdown_table, table_row
 
 _FIT = """
 import resource, sys, time

@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from choicegp.experiments.markdown import markdown_table, table_row
+from choicegp.experiments.results import markdown_table, table_row
 
 SIZE, N_FEATURES, N_STEPS = 10, 6, 10
 ROWS = (

@@ -28,7 +28,7 @@ import warnings
 import numpy as np
 
 from choicegp import ChoiceData, ChoiceGP, datasets
-from choicegp.experiments.markdown import markdown_table, table_row
+from choicegp.experiments.results import markdown_table, table_row
 
 QUICK = {"intervals": "none", "progress": False, "random_state": 0}
 RULES = ("pareto", "best-in-one")

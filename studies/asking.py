@@ -173,23 +173,39 @@ def chosen_set(model: ChoiceGP, person: Person, how: str, shown: list[np.ndarray
     """Return the next set of a design, and its value."""
     n = len(shown)
     avoid = {frozenset(rows.tolist()) for rows in shown}
-    how = {"staged": "predictive" if n < STAGE else "information", "fine staged": "fine" if n < STAGE else "information",
-           }.get(how, how)
+    how = {
+        "staged": "predictive" if n < STAGE else "information",
+        "fine staged": "fine" if n < STAGE else "information",
+    }.get(how, how)
     if how in ("information", "predictive"):
         found = next_set(model, person.table, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
         return np.array(found.shown), found.value
-    request = checked(model, person.table, SIZE, "information", avoid=avoid, respondent=None, targets=None, seconds=30.0,
-                      lapse=0.02, random_state=n)
+    request = checked(
+        model,
+        person.table,
+        SIZE,
+        "information",
+        avoid=avoid,
+        respondent=None,
+        targets=None,
+        seconds=30.0,
+        lapse=0.02,
+        random_state=n,
+    )
     with computing():
         pool = pool_of(model.fitted_, person.table, request.rng)
         drawn = drawn_at(model.fitted_, pool.objects, request, 512)
-        few = drawn._replace(utilities=np.ascontiguousarray(drawn.utilities[:, :, :256]), weights=drawn.weights[:, :256] * 2)
+        few = drawn._replace(
+            utilities=np.ascontiguousarray(drawn.utilities[:, :, :256]), weights=drawn.weights[:, :256] * 2
+        )
         if how == "growing":
             some = np.sort(request.rng.permutation(len(pool.rows))[: max(24, 4 * n)])
             rows = {int(row): i for i, row in enumerate(pool.rows[some])}
             banned = {frozenset(rows[r] for r in one) for one in avoid if one <= rows.keys()}
             starts = np.array([request.rng.choice(len(some), SIZE, replace=False) for _ in range(128)])
-            tried = search(lambda sets: expected(few, some[sets]).information, len(some), SIZE, banned=banned, starts=starts)
+            tried = search(
+                lambda sets: expected(few, some[sets]).information, len(some), SIZE, banned=banned, starts=starts
+            )
             tried = tried._replace(sets=some[tried.sets])
             best, value = _best_of(request, pool, tried, few)
             return pool.rows[best], value
@@ -213,13 +229,19 @@ def said_by_random(model: ChoiceGP, person: Person) -> float:
     """Return what random sets are expected to say, on average."""
     sets = np.array(draw(np.random.default_rng(3), 64))
     with computing():
-        return float(expected_answers(model.fitted_, model.fitted_.objects(person.table), sets, 0.02).information.mean())
+        return float(
+            expected_answers(model.fitted_, model.fitted_.objects(person.table), sets, 0.02).information.mean()
+        )
 
 
 def people(args: argparse.Namespace) -> None:
     """Ask all people by all designs, and append the accuracies to a file, which may hold some of them already."""
     path, keys = Path(args.output), ["shape", "d", "seed", "slips", "how"]
-    done = {tuple(json.loads(line)[key] for key in keys) for line in path.read_text().splitlines()} if path.exists() else set()
+    done = (
+        {tuple(json.loads(line)[key] for key in keys) for line in path.read_text().splitlines()}
+        if path.exists()
+        else set()
+    )
     for seed in range(args.first, args.first + args.seeds):
         for d in args.utilities:
             for shape in args.shapes:

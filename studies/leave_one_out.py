@@ -16,7 +16,7 @@ import argparse
 import numpy as np
 
 from choicegp import ChoiceGP, datasets
-from choicegp.experiments.markdown import markdown_table, table_row
+from choicegp.experiments.results import markdown_table, table_row
 from choicegp.inference import dense
 from choicegp.kernels import RBF
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from choicegp import ChoiceData, ChoiceGP, datasets
-from choicegp.experiments.markdown import markdown_table
+from choicegp.experiments.results import markdown_table
 
 OPTIONS = {"object_effects": False, "intervals": "none", "progress": False}
 NAMES = ("pooled", "individual", "hierarchical", "new: pooled", "new: hierarchical", "adapted", "refitted")

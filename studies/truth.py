@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from choicegp import ChoiceData, ChoiceGP, datasets
-from choicegp.experiments.markdown import markdown_table, table_row
+from choicegp.experiments.results import markdown_table, table_row
 from choicegp.kernels import RBF
 
 LENGTHSCALE, VARIANCE = 1.5, 9.0

@@ -11,7 +11,7 @@ import choicegp
 WALK = Path(__file__).with_name("walk.py")
 # At most: files visited, changes of folder.
 FIT = (44, 16)
-PREDICT = (35, 26)
+PREDICT = (33, 15)
 
 
 def walked(*arguments: object, cwd: Path) -> tuple[list[str], tuple[int, int]]:

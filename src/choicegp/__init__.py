@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     )
     from choicegp.estimators.batch_preference_gp import BatchPreferenceGP
     from choicegp.estimators.choice_gp import ChoiceGP
-    from choicegp.estimators.embedding_search import EmbeddingSearch, search_embedding
     from choicegp.estimators.n_utilities import select_n_utilities
-    from choicegp.estimators.pareto_embedding import ParetoEmbedding
+    from choicegp.estimators.pareto_embedding import EmbeddingSearch, ParetoEmbedding, search_embedding
     from choicegp.estimators.preference_gp import GeneralPreferenceGP, PairGP, PreferenceGP
     from choicegp.evaluation.diagnosis import Diagnosis
     from choicegp.evaluation.predictive_checks import Check
@@ -80,9 +79,8 @@ _PLACES = {
     ),
     "estimators.batch_preference_gp": "BatchPreferenceGP",
     "estimators.choice_gp": "ChoiceGP",
-    "estimators.embedding_search": "EmbeddingSearch search_embedding",
     "estimators.n_utilities": "select_n_utilities",
-    "estimators.pareto_embedding": "ParetoEmbedding",
+    "estimators.pareto_embedding": "EmbeddingSearch ParetoEmbedding search_embedding",
     "estimators.preference_gp": "GeneralPreferenceGP PairGP PreferenceGP",
     "evaluation.diagnosis": "Diagnosis",
     "evaluation.predictive_checks": "Check",
@@ -100,64 +98,15 @@ _HOME = {name: f"choicegp.{place}" for place, names in _PLACES.items() for name 
 _MODULES = ("datasets", "inferences", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
-    "MCMC",
-    "AlreadyAnswered",
-    "BatchPreferenceGP",
-    "CavityDiagnostics",
-    "Check",
-    "ChoiceData",
-    "ChoiceDataError",
-    "ChoiceFolder",
-    "ChoiceGP",
-    "ChoiceGPError",
-    "ChoiceSession",
-    "Defect",
-    "Dense",
-    "Diagnosis",
-    "EmbeddingFit",
-    "EmbeddingSearch",
-    "ExtrapolationWarning",
-    "FileWarning",
-    "FitResult",
-    "GeneralPreferenceGP",
-    "Hint",
-    "HyperPriors",
-    "LooResult",
-    "NotPossible",
-    "PairGP",
-    "Paper",
-    "ParetoEmbedding",
-    "PreferenceGP",
-    "Preferences",
-    "Proposed",
-    "PsisDiagnostics",
-    "ReadingNote",
-    "ReadingWarning",
-    "Segments",
-    "SelectionResult",
-    "Sparse",
-    "Store",
-    "StoreError",
-    "StudyFull",
-    "TrustWarning",
-    "Unavailable",
-    "Utilities",
-    "__version__",
-    "compare",
-    "datasets",
-    "inferences",
-    "kernels",
-    "likelihoods",
-    "metrics",
-    "next_set",
-    "next_set_between",
-    "next_sets",
-    "plots",
-    "preferences",
-    "report",
-    "search_embedding",
-    "select_n_utilities",
-]
+    "MCMC", "AlreadyAnswered", "BatchPreferenceGP", "CavityDiagnostics", "Check", "ChoiceData", "ChoiceDataError",
+    "ChoiceFolder", "ChoiceGP", "ChoiceGPError", "ChoiceSession", "Defect", "Dense", "Diagnosis", "EmbeddingFit",
+    "EmbeddingSearch", "ExtrapolationWarning", "FileWarning", "FitResult", "GeneralPreferenceGP", "Hint", "HyperPriors",
+    "LooResult", "NotPossible", "PairGP", "Paper", "ParetoEmbedding", "PreferenceGP", "Preferences", "Proposed",
+    "PsisDiagnostics", "ReadingNote", "ReadingWarning", "Segments", "SelectionResult", "Sparse", "Store", "StoreError",
+    "StudyFull", "TrustWarning", "Unavailable", "Utilities", "__version__", "compare", "datasets", "inferences",
+    "kernels", "likelihoods", "metrics", "next_set", "next_set_between", "next_sets", "plots", "preferences", "report",
+    "search_embedding", "select_n_utilities",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,9 @@
 """Checks of arguments: each returns the value in its own type, or raises an error with one clear message."""
 
+import os
 from collections.abc import Iterable
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +35,13 @@ def check_one_of(name: str, value: object, options: tuple[str, ...]) -> str:
         *others, last = map(repr, options)
         raise ChoiceGPError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
     return value
+
+
+def file_path(path: object) -> Path:
+    """Return the path that an argument names; whether there is such a file is not looked at."""
+    if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
+        raise ChoiceGPError(f"a file name is needed; got {path!r}")
+    return Path(path)
 
 
 def number_option(name: str, value: Any, least: float, most: float) -> float:

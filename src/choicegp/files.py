@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from choicegp.checks import file_path
 from choicegp.errors import ChoiceGPError
 
 _LONGEST_NAME = 235  # of the 255 bytes that file systems allow, what a draft's ending leaves
@@ -14,7 +15,7 @@ _LONGEST_NAME = 235  # of the 255 bytes that file systems allow, what a draft's 
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """Refuse a path where no file can be written, before the work whose result it is for."""
-    file = Path(path)
+    file = file_path(path)
     try:
         if file.is_dir():
             raise ChoiceGPError(f"{file} is a folder; name a file in it")
@@ -60,7 +61,7 @@ def made_folder(path: str | os.PathLike[str]) -> Path:
 @contextlib.contextmanager
 def replaced_when_complete(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a draft beside ``path``, a binary file that takes its name (and place) in one step when all is written."""
-    file = Path(path)
+    file = file_path(path)
     check_place(file)
     target = _target(file)
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")

@@ -18,13 +18,6 @@ from choicegp.inference.sites import Sites
 from choicegp.inference.starts import covariance_at
 
 __all__ = [
-    "Inferred",
-    "Method",
-    "Sites",
-    "Task",
-    "Verdict",
-    "covariance_at",
-    "factorise_on_host",
-    "inferred_from_sites",
+    "Inferred", "Method", "Sites", "Task", "Verdict", "covariance_at", "factorise_on_host", "inferred_from_sites",
     "log_likelihood",
-]
+]  # fmt: skip

@@ -10,16 +10,6 @@ from choicegp.model.warped import Warped
 from choicegp.model.waves import Additive, Periodic
 
 __all__ = [
-    "RBF",
-    "Additive",
-    "Kernel",
-    "Linear",
-    "Mapped",
-    "Matern12",
-    "Matern32",
-    "Matern52",
-    "Periodic",
-    "Product",
-    "Sum",
+    "RBF", "Additive", "Kernel", "Linear", "Mapped", "Matern12", "Matern32", "Matern52", "Periodic", "Product", "Sum",
     "Warped",
-]
+]  # fmt: skip

@@ -36,15 +36,6 @@ from choicegp.evaluation.metrics import (
 )
 
 __all__ = [
-    "Rates",
-    "a_mean",
-    "calibration",
-    "everything_chosen",
-    "exact_accuracy",
-    "f1",
-    "guessing_log_score",
-    "log_score",
-    "object_accuracy",
-    "rates",
-    "summary",
-]
+    "Rates", "a_mean", "calibration", "everything_chosen", "exact_accuracy", "f1", "guessing_log_score", "log_score",
+    "object_accuracy", "rates", "summary",
+]  # fmt: skip

@@ -4,7 +4,6 @@ Every function returns the Axes that it drew on and shows nothing by itself; the
 ``savefig``. With ``ax`` (or ``axes``) it draws on Axes that exist; without, on a new Figure of its own.
 """
 
-from choicegp.plotting.calibration_plot import plot_calibration
 from choicegp.plotting.drivers_plot import plot_drivers
 from choicegp.plotting.market_plots import (
     plot_diversion,
@@ -22,22 +21,10 @@ from choicegp.plotting.model_plots import (
     plot_utilities,
 )
 from choicegp.plotting.preferences_plot import plot_preferences
-from choicegp.plotting.selection_plot import plot_selection
+from choicegp.plotting.trust_plots import plot_calibration, plot_selection
 
 __all__ = [
-    "plot_calibration",
-    "plot_diversion",
-    "plot_drivers",
-    "plot_effects",
-    "plot_elasticities",
-    "plot_elbo",
-    "plot_objects",
-    "plot_preferences",
-    "plot_relevance",
-    "plot_segments",
-    "plot_selection",
-    "plot_shares",
-    "plot_utilities",
-    "plot_what_if",
-    "plot_worth",
-]
+    "plot_calibration", "plot_diversion", "plot_drivers", "plot_effects", "plot_elasticities", "plot_elbo",
+    "plot_objects", "plot_preferences", "plot_relevance", "plot_segments", "plot_selection", "plot_shares",
+    "plot_utilities", "plot_what_if", "plot_worth",
+]  # fmt: skip

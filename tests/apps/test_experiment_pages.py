@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from choicegp.apps.experiment_pages import csv_text, page_text, write_pages
 from choicegp.experiments.experiment import ExperimentReport
-from choicegp.experiments.run_record import failed_record
+from choicegp.experiments.run_log import failed_record
 
 COMMAND = ["choicegp", "reproduce", "toy"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from choicegp.apps import honesty
+from choicegp.apps import reproduce
 from choicegp.apps.reproduce import RunRequest
 from choicegp.experiments import registry
 from choicegp.experiments.experiment import ExperimentOptions
@@ -43,11 +43,11 @@ def test_options_reach_the_experiment(option, out, run):
 )
 def test_tables_are_used_where_a_folder_is_named(option, variable, tables, monkeypatch):
     asked = []
-    monkeypatch.setattr(honesty, "reproduce", asked.append)
+    monkeypatch.setattr(reproduce, "reproduce", asked.append)
     monkeypatch.delenv("CHOICEGP_DATA", raising=False)
     if variable:
         monkeypatch.setenv("CHOICEGP_DATA", variable)
-    honesty.check_honesty(ExperimentOptions(), "here", option, 1)
+    reproduce.check_honesty(RunRequest("honesty", ExperimentOptions(), "here", option, 1))
     assert (asked[0].options.tables, asked[0].data) == (tables, option)
     assert len(asked[0].options.code) == 12
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from choicegp import ChoiceGP, SelectionResult, datasets
 from choicegp.estimators import n_utilities
-from choicegp.plotting.selection_plot import plot_selection
+from choicegp.plotting.trust_plots import plot_selection
 from choicegp.reporting.summaries import selection_in_words
 from choicegp.selection.loo import PsisDiagnostics, loo_result
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from choicegp.compute.quiet_loading import without_loader_messages
+from choicegp.compute.programs import without_loader_messages
 
 OF_THE_LOADER = (
     b"E1116 13:27:45.646279    4451 cpu_aot_loader.cc:220] Loading XLA:CPU AOT result. Target machine feature +x is "
@@ -62,7 +62,7 @@ def test_no_descriptor_is_left_open():
 
 CLOSED = """
 import os
-from choicegp.compute.quiet_loading import without_loader_messages
+from choicegp.compute.programs import without_loader_messages
 os.close(2)
 with without_loader_messages():
     print("loaded")

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from choicegp import ChoiceData, ChoiceGPError, ParetoEmbedding, metrics, search_embedding
-from choicegp.estimators import embedding_search
-from choicegp.estimators.embedding_search import EmbeddingSearch
+from choicegp.estimators import pareto_embedding
+from choicegp.estimators.pareto_embedding import EmbeddingSearch
 
 FIXED = {"n_layers": 1, "n_units": 16, "max_epochs": 10}
 
@@ -76,7 +76,7 @@ def test_a_round_that_fails_does_not_end_the_search(easy, monkeypatch):
             raise ChoiceGPError("the fit failed")
         return fit(self, data, y)
 
-    monkeypatch.setattr(embedding_search.ParetoEmbedding, "fit", spoilt)
+    monkeypatch.setattr(pareto_embedding.ParetoEmbedding, "fit", spoilt)
     model, table = search_embedding(easy[0], n_rounds=2, **FIXED)
     assert table["status"][0] == "failed: the fit failed"
     assert table["a_mean"].isna().tolist() == [True, False]

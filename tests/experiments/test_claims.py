@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from choicegp.experiments.claims import (
+from choicegp.experiments.results import (
     MeanDifference,
     difference,
     is_better,

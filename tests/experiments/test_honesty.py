@@ -7,7 +7,7 @@ from choicegp.experiments import honesty_data
 from choicegp.experiments.experiment import ExperimentOptions, Outcome
 from choicegp.experiments.honesty import report, run, runs
 from choicegp.experiments.honesty_verdict import FEWEST, NO, UNKNOWN, YES, Tenth
-from choicegp.experiments.run_record import plain
+from choicegp.experiments.run_log import plain
 
 TINY = {
     "part": "simulated", "d": 2, "a": 3, "features": 2, "answers": "noisy", "objects": 8, "sets": 10, "related": 0.0,

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from choicegp.errors import ChoiceGPError
-from choicegp.experiments.run_log import RunLog, run_key
-from choicegp.experiments.run_record import failed_record
+from choicegp.experiments.run_log import RunLog, failed_record, run_key
 
 
 def record(seed, **values):

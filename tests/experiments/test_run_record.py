@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import choicegp
-from choicegp.experiments.run_record import FIELDS, failed_record, machine, outcome, plain, recorded_run
+from choicegp.experiments.run_log import FIELDS, failed_record, machine, outcome, plain, recorded_run
 
 
 @pytest.fixture

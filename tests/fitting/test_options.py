@@ -124,3 +124,13 @@ def test_a_shared_part_is_the_default_of_dense_inference_and_an_option_of_sparse
     assert not has(n_utilities=1, inference="sparse", shared_part=True)
     with pytest.raises(ChoiceGPError, match="shared_part must be True, False or 'auto'; got 'no'"):
         has(shared_part="no")
+
+
+@pytest.mark.parametrize(
+    ("n_utilities", "n_objects", "n_starts"),
+    [(2, 160, 9), (2, 161, 3), (3, 160, 16), (3, 161, 9), (3, 400, 9), (3, 401, 3)],
+)
+def test_problems_with_many_optima_have_more_starts(n_utilities, n_objects, n_starts):
+    options = FitOptions.validated(ChoiceGP(n_utilities, inference="dense").get_params())
+    assert options.n_starts(n_objects) == n_starts
+    assert options._replace(n_restarts=2).n_starts(n_objects) == 2

@@ -103,7 +103,7 @@ HOSTILE: list[Command | Call] = [
     Command("a file as a folder", GOOD, "choices.csv/x.csv", ("describe", f"{FILE}/x.csv")),
     Command("no suffix", GOOD, "the suffix must name the format", ("describe", "choices"), "choices"),
     Command("unknown suffix", GOOD, "one of .csv, .tsv", ("describe", "choices.ods"), "choices.ods"),
-    Command("empty name", None, "'' is not a file name", ("describe", "")),
+    Command("empty name", None, "a file name is needed; got ''", ("describe", "")),
     Command("endless name", None, "File name too long", ("describe", "x" * 5000 + ".csv")),
     # The shape of the table
     table("a short row", swap("1,ink,0,5,blue", "1,ink,0,5"), "row 3: the row has 4 cells, but the header has 5"),
@@ -397,8 +397,8 @@ HOSTILE: list[Command | Call] = [
     Call("write below a file", lambda: (Path("a").touch(), DATA.write("a/b.csv")), "there is no folder a"),
     Call("write to a folder", lambda: DATA.write("."), "is a folder"),
     Call("write without a suffix", lambda: DATA.write("choices"), "the suffix must name the format"),
-    Call("write to a number", lambda: DATA.write(3), "the path must be a file name, not an int"),
-    Call("write a NUL", lambda: DATA.write("a\0.csv"), "is not a file name"),
+    Call("write to a number", lambda: DATA.write(3), "a file name is needed; got 3"),
+    Call("write a NUL", lambda: DATA.write("a\0.csv"), "a file name is needed"),
     Call("columns that clash", lambda: DATA.to_long(chosen="x0"), "'x0' has the name of another column"),
     # Data sets
     Call("laptops none", lambda: datasets.laptops(0), "n_objects must be a whole number"),

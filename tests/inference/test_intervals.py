@@ -8,6 +8,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.progress import Clock
+from choicegp.errors import ChoiceGPError
 from choicegp.inference import intervals, mcmc
 from choicegp.inference.chain import BLOCK
 from choicegp.inference.coordinates import hyper_posterior
@@ -58,7 +59,7 @@ class Shaped:
         prior = SimpleNamespace(n_parts=d + 1, n_utilities=d)
         self.task = SimpleNamespace(problem=SimpleNamespace(n_objects=n_objects, batches=(batch,)))
         self.before = SimpleNamespace(posterior=SimpleNamespace(prior=prior))
-        self.n_moves = 2
+        self.n_moves, self.n_chains = 2, 4
 
 
 def test_large_sets_have_fewer_steps():
@@ -66,6 +67,13 @@ def test_large_sets_have_fewer_steps():
     steps = {size: sum(intervals.n_steps(Shaped(size))) for size in (2, 3, 5, 12, 16)}
     assert steps[2] == steps[3] == steps[5] > steps[12] > steps[16]
     assert sum(intervals.n_steps(Shaped(16, n_sets=2000, d=3))) == 12 * BLOCK, "as few as there may be"
+
+
+def test_more_chains_are_shorter():
+    small, large = Shaped(3), Shaped(16, n_sets=2000, d=3)
+    small.n_chains = large.n_chains = 8
+    assert sum(intervals.n_steps(small)) == pytest.approx(0.5 * sum(intervals.n_steps(Shaped(3))), abs=BLOCK)
+    assert intervals.n_steps(large) == (4 * BLOCK, 4 * BLOCK), "as many draws of all chains, and a warm-up of each"
 
 
 def test_small_problems_are_sampled(fit, problem, monkeypatch):
@@ -181,3 +189,67 @@ def test_hyperparameters_that_are_held_are_named_so(fit, problem, gaussian, monk
     monkeypatch.setattr(intervals, "n_steps", lambda inference: (BLOCK, BLOCK))
     _, words = with_intervals(task_of(fit, problem, FIXED), fit)
     assert words.startswith("NUTS over utilities: 64 draws, ")
+
+
+@pytest.fixture
+def many_modes(monkeypatch):
+    """Let the answers of the problem count as free of errors and its sets as large; few and short fits."""
+    for name, value in {"_LARGE_SET": 2, "_SAYS_ALL": -np.inf, "_N_RIVALS": 5, "_RIVAL_STEPS": 36}.items():
+        monkeypatch.setattr(intervals, name, value)
+    monkeypatch.setattr(intervals, "n_steps", lambda inference: (2 * BLOCK, BLOCK))
+
+
+def bounds_of(modes):
+    return [one.elbo for one in modes]
+
+
+def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_modes, monkeypatch):
+    task = task_of(fit, problem)
+    monkeypatch.setattr(intervals, "_NATS", np.inf)
+    modes = intervals._modes(task, fit)
+    assert len(modes) == 8
+    assert len(set(map(id, modes))) == 6, "equal weights: all fits have a chain"
+    assert any(one is fit for one in modes)
+    assert bounds_of(modes) == sorted(bounds_of(modes), reverse=True)
+    found, words = with_intervals(task, fit)
+    assert words.startswith("NUTS over utilities and hyperparameters, from 6 fits: 256 draws, R-hat at most ")
+    assert_dense_parts_stay(found, modes[0])
+    assert len(found.posterior.draws.dual) == 2 * 8, "as many settings from each chain"
+    # Every chain samples the same posterior, in the coordinates of its own fit.
+    inference = mcmc.MCMCInference(task, modes[0], BLOCK, 0.8, modes=modes)
+    assert inference.n_chains == 8
+    for number, one in enumerate(modes):
+        own = inference.model_of(number).approximation.prior
+        np.testing.assert_array_equal(ravel_pytree(own)[0], ravel_pytree(one.prior)[0])
+    few = mcmc.MCMCInference(task, modes[0], BLOCK, 0.8, modes=modes[:3])
+    assert few.n_chains == 4
+    assert few.model_of(3) is few.model_of(0)
+
+
+def test_better_fits_have_more_chains(fit, problem, many_modes, monkeypatch):
+    bounds = iter([fit.elbo + 2.0, fit.elbo - 1.0, fit.elbo - 50.0, fit.elbo - 60.0, fit.elbo - 70.0])
+    monkeypatch.setattr(intervals, "infer", lambda inference: fit._replace(elbo=next(bounds)))
+    modes = intervals._modes(task_of(fit, problem), fit)
+    # Weights e^(bound / 2): 0.63, 0.23 and 0.14 of eight chains.
+    assert bounds_of(modes) == pytest.approx([fit.elbo + 2.0] * 5 + [fit.elbo] * 2 + [fit.elbo - 1.0])
+
+
+def test_a_fit_that_is_far_better_than_all_others_has_the_usual_chains(fit, problem, many_modes, monkeypatch):
+    monkeypatch.setattr(intervals, "infer", lambda inference: fit._replace(elbo=fit.elbo - 50.0))
+    assert intervals._modes(task_of(fit, problem), fit) == [fit]
+
+
+def test_fits_that_fail_are_left_out(fit, problem, many_modes, monkeypatch):
+    def fails(inference):
+        raise ChoiceGPError("the fit failed")
+
+    monkeypatch.setattr(intervals, "infer", fails)
+    assert intervals._modes(task_of(fit, problem), fit) == [fit]
+
+
+def test_small_sets_answers_with_errors_and_limited_time_have_one_fit(fit, problem, many_modes, monkeypatch):
+    assert intervals._modes(task_of(fit, problem, seconds=1e9), fit) == [fit]
+    for name, value in {"_LARGE_SET": 10, "_SAYS_ALL": -0.01}.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(intervals, name, value)
+            assert intervals._modes(task_of(fit, problem), fit) == [fit]

@@ -5,7 +5,7 @@ import numpy as np
 from scipy.stats import norm
 
 from choicegp.model.kernels import RBF
-from choicegp.model.monotone import NOISE, Monotone, Ordered, directions_of
+from choicegp.model.monotone import NOISE, Monotone, Ordered
 
 
 def test_a_directed_feature_has_steps_of_its_own_beside_the_others():
@@ -28,8 +28,8 @@ def test_signs_have_no_slope():
     fixed = (slope.others, slope.columns, slope.signs, slope.low, slope.high, slope.is_there)
     assert not any(np.any(part) for part in fixed)
     assert slope.log_variance[0] > 0.0
-    assert directions_of(kernel) == {0: 1.0}
-    assert directions_of(RBF()) == {}
+    assert kernel.directions() == {0: 1.0}
+    assert RBF().directions() == {}
 
 
 def test_all_features_may_have_a_direction():

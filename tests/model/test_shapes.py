@@ -39,7 +39,7 @@ def test_a_wrong_shape_is_refused(u, present, chosen, call):
 def test_masks_of_a_likelihood_have_one_row_per_object():
     with pytest.raises(TypeCheckError, match="log_likelihood"):
         log_likelihood(U[:, :, 0, 0], MASK[:2, 0], MASK[:2, 0])
-    with pytest.raises(TypeCheckError, match="Discernibility"):
+    with pytest.raises(TypeCheckError, match="sampled_log_likelihood"):
         DISCERNIBILITY.sampled(U, MASK[:2], MASK[:2])
 
 

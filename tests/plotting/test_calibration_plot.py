@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from choicegp import ChoiceGP, ChoiceGPError, plots
-from choicegp.plotting.calibration_plot import draw_calibration
+from choicegp.plotting.trust_plots import draw_calibration
 
 from .conftest import legend_texts
 

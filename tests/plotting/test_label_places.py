@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from choicegp.plotting.label_places import label_places
+from choicegp.plotting.drawing import label_places
 
 BOUNDS = (400.0, 300.0)
 

@@ -179,8 +179,10 @@ def test_neither_chunks_nor_other_sets_matter(posterior, triples, monkeypatch):
     mixed = [rows for group in itertools.zip_longest(triples, pairs) for rows in group if rows is not None]
     whole = predictor(posterior, mixed)
     probabilities, predicted = whole.probabilities(), whole.choices()
-    monkeypatch.setattr(choices, "_CELLS", 8 * 2**3 * choices.N_SAMPLES)  # eight triples at a time, of twenty
-    monkeypatch.setattr(choices, "_AT_ONCE", 1)
+    monkeypatch.setattr(
+        "choicegp.prediction.set_utilities._CELLS", 8 * 2**3 * choices.N_SAMPLES
+    )  # eight triples at a time, of twenty
+    monkeypatch.setattr("choicegp.prediction.set_utilities._AT_ONCE", 1)
     chunked = predictor(posterior, mixed)
     for one, other in zip(probabilities, chunked.probabilities(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)

@@ -18,7 +18,7 @@ def test_columns_of_zeros_and_ones_are_read_again(tmp_path, monkeypatch):
     levels = np.eye(300)[np.arange(400) % 300]
     path = tmp_path / "model.cgp"
     write_archive(path, {"X": levels}, ABOUT)
-    found = read_archive(path, lambda arrays, about: arrays["X"], kind="choicegp-test", version=1)
+    found = read_archive(path, lambda arrays, about: arrays["X"], versions={"choicegp-test": 1})
     np.testing.assert_array_equal(found, levels)
     with zipfile.ZipFile(path) as made:
         assert made.getinfo("X.npy").compress_type == zipfile.ZIP_STORED
@@ -28,7 +28,7 @@ def test_columns_of_zeros_and_ones_are_read_again(tmp_path, monkeypatch):
     with path.open("wb") as handle:
         np.savez_compressed(handle, X=levels, about=np.array("{}"))
     with pytest.raises(ChoiceGPError, match="unpack to"):
-        read_archive(path, lambda arrays, about: None, kind="choicegp-test", version=1)
+        read_archive(path, lambda arrays, about: None, versions={"choicegp-test": 1})
 
 
 def test_a_page_that_would_fill_the_memory_is_not_unpacked_to_see_what_a_file_is(tmp_path):

@@ -10,21 +10,20 @@ from typer import Argument, Option
 
 import choicegp
 from choicegp.apps import asking, showing, terminal
-from choicegp.apps.checking import check
 from choicegp.apps.options import (
     CheckpointFile,
     Jobs,
     ModelFile,
     ModelOptions,
-    Repetitions,
+    RunOptions,
     Seed,
     TableOptions,
-    TablesFolder,
     checkpoint_place,
     output_option,
     takes_options,
 )
 from choicegp.apps.server.command import serve, work
+from choicegp.apps.showing import check
 
 N_DEFECTS_LISTED = 20
 
@@ -119,8 +118,7 @@ def fit(
         ),
     ] = "pooled",
     intervals: Annotated[
-        str,
-        Option("--intervals", metavar="auto|none", help="auto: sampled intervals; none: quicker, but too narrow."),
+        str, Option("--intervals", metavar="auto|none", help="auto: sampled intervals; none: quicker, but too narrow.")
     ] = "auto",
     max_seconds: Annotated[
         float | None, Option("--max-seconds", min=0, help="Time limit in seconds.", show_default=False)
@@ -207,7 +205,7 @@ def select(
         terminal.say(f"The model is in {output}.")
     if picture is not None:
         from choicegp.plotting.files import save_figure
-        from choicegp.plotting.selection_plot import plot_selection
+        from choicegp.plotting.trust_plots import plot_selection
 
         save_figure(plot_selection(found).figure, Path(picture))
         terminal.say(f"The plot is in {picture}.")
@@ -226,18 +224,13 @@ def predict(
     model learned from answers to one other question than keep, that one. The probability that an object is chosen
     includes the errors that people make when they answer.
     """
-    from choicegp.apps.models import asked_as_learned, learned_question, load, note_as_learned
+    from choicegp.apps.models import asked_as_learned, known_to, learned_question, load, note_as_learned, show_or_write
     from choicegp.errors import ChoiceGPError
-    from choicegp.files import check_place
-    from choicegp.reading.text import write_table
 
-    if output is not None:
-        check_place(output)
-    elif table.is_folder:
+    if output is None and table.is_folder:
         raise ChoiceGPError("predictions for a folder need a file: pass -o FILE.parquet")
-    fitted = load(model)
-    features = [column.name for column in fitted.encoding_.columns]
-    known = {"chosen": None, "features": features, "encoding": fitted.encoding_}
+    fitted = load(model, output)
+    known = known_to(fitted) | {"chosen": None}
     if table.is_folder and not hasattr(fitted, "predict_file"):
         raise ChoiceGPError(f"a {type(fitted).__name__} predicts tables, not folders: predict one file after the other")
     question = learned_question(fitted) if table.kind is None else None
@@ -250,14 +243,9 @@ def predict(
         return
     data = table.read(**known)
     # Where all sets of the table say "keep", the data have no kinds: the table is looked at again.
-    if question is not None and not table.has_own_kinds(features):
+    if question is not None and not table.has_own_kinds(known["features"]):
         data = asked_as_learned(fitted, data)
-    frame = fitted.predict_frame(data)
-    if output is None:
-        terminal.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
-    else:
-        write_table(frame, output)
-        terminal.say(f"Predictions for {len(data)} sets are in {output}.")
+    show_or_write(fitted.predict_frame(data), output, f"Predictions for {len(data)} sets")
 
 
 @app.command()
@@ -279,26 +267,17 @@ def shares(
     Each set of the table is an assortment. Choices in it are ignored. The table of shares has a 95% interval for every
     number, and where the model has a threshold a row none for people who keep nothing.
     """
-    from choicegp.apps.models import load
+    from choicegp.apps.models import known_to, load, show_or_write
     from choicegp.errors import ChoiceGPError
-    from choicegp.files import check_place
-    from choicegp.reading.text import write_table
 
-    if output is not None:
-        check_place(output)
     if table.is_folder:
         raise ChoiceGPError(f"{table.file} is a folder: pass one file of assortments")
-    fitted = load(model)
+    fitted = load(model, output)
     if not hasattr(fitted, "shares"):
         raise ChoiceGPError(f"a {type(fitted).__name__} has no shares, as a ChoiceGP has")
-    features = [column.name for column in fitted.encoding_.columns]
-    data = table.read(chosen=None, features=features, encoding=fitted.encoding_)
+    data = table.read(chosen=None, **known_to(fitted))
     frame = fitted.shares(data, take=take, random_state=seed, people="new" if new_people else None)
-    if output is None:
-        terminal.say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
-    else:
-        write_table(frame, output)
-        terminal.say(f"Shares of {len(data)} assortments are in {output}.")
+    show_or_write(frame, output, f"Shares of {len(data)} assortments")
 
 
 app.command()(showing.plot)
@@ -321,19 +300,13 @@ def describe(table: TableOptions) -> None:
 
 
 @app.command()
+@takes_options
 def reproduce(
+    runs: RunOptions,
     name: Annotated[
         str, Argument(metavar="NAME", help="An experiment; --list names them all.", show_default=False)
     ] = "",
     show_list: Annotated[bool, Option("--list", help="List the experiments.")] = False,
-    quick: Annotated[bool, Option("--quick", help="Run a small version, to see that everything works.")] = False,
-    seed: Annotated[int, Option("--seed", min=0, metavar="NUMBER", help="Random seed of the first repetition.")] = 0,
-    repetitions: Repetitions = None,
-    output: Annotated[
-        str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, tables and pages.")
-    ] = "experiments-out",
-    data: TablesFolder = None,
-    jobs: Jobs = -1,
     dask: Annotated[
         str | None,
         Option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, with this scheduler.", show_default=False),
@@ -344,37 +317,25 @@ def reproduce(
     Runs that are done are not repeated.
     """
     from choicegp.apps import reproduce as body
-    from choicegp.experiments.experiment import ExperimentOptions
 
     if show_list:
         body.list_experiments()
-        return
-    body.reproduce(body.RunRequest(name, ExperimentOptions(quick, seed, repetitions), output, data, jobs, dask))
+    else:
+        body.reproduce(body.RunRequest.of(name, runs)._replace(dask=dask))
 
 
 @app.command()
-def honesty(
-    quick: Annotated[bool, Option("--quick", help="Run a handful of fits, to see that everything works.")] = False,
-    seed: Annotated[
-        int, Option("--seed", "--random-state", min=0, metavar="NUMBER", help="Random seed of the first repetition.")
-    ] = 0,
-    repetitions: Repetitions = None,
-    output: Annotated[
-        str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, the table and the page.")
-    ] = "experiments-out",
-    data: TablesFolder = None,
-    jobs: Jobs = -1,
-) -> None:
+@takes_options
+def honesty(runs: RunOptions) -> None:
     """Test whether intervals and probabilities are honest with default options.
 
     Simulated data show whether 95% intervals contain the truth. Held-out sets show whether predictions are better than
     an answer that looks at nothing. The page says which goals are reached and which are missed. The same command
     continues what was stopped; after a change of the sources it begins again.
     """
-    from choicegp.apps.honesty import check_honesty
-    from choicegp.experiments.experiment import ExperimentOptions
+    from choicegp.apps.reproduce import RunRequest, check_honesty
 
-    check_honesty(ExperimentOptions(quick, seed, repetitions), output, data, jobs)
+    check_honesty(RunRequest.of("honesty", runs))
 
 
 app.command()(check)

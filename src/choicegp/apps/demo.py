@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from choicegp.apps.terminal import plain_text, say
-from choicegp.files import made_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +45,7 @@ def show_demo(seed: int = 0, output: str = "choicegp-demo") -> None:
         Folder for her answers, the model and a plot; it is created if necessary.
     """
     from choicegp import datasets
+    from choicegp.files import made_folder
 
     folder = made_folder(output)
     catalogue = datasets.laptops(random_state=seed)

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from choicegp.experiments.experiment import ExperimentReport
-from choicegp.experiments.markdown import markdown_table
-from choicegp.experiments.run_record import RunRecord, outcome
+from choicegp.experiments.results import markdown_table
+from choicegp.experiments.run_log import RunRecord, outcome
 from choicegp.files import replaced_when_complete
 
 _QUICK = "**This is a quick version: its numbers are not the results of the experiment.**"

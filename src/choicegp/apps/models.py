@@ -2,16 +2,20 @@
 
 import importlib
 import warnings
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from choicegp.apps.options import ModelOptions, TableOptions
+from choicegp.apps.terminal import say
 from choicegp.checks import check_one_of
 from choicegp.errors import ChoiceGPError, ReadingNote
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from choicegp.data.choices import ChoiceData
 
 _CLASSES = {
@@ -58,15 +62,34 @@ def made(name: str, given: dict[str, tuple[str, Any]]) -> Any:
     return kind(**{argument: value for argument, (_, value) in given.items()})
 
 
-def load(path: str) -> Any:
-    """Read a model of any kind."""
-    from choicegp.storage.archive import kind_of
+def load(path: str, output: str | None = None) -> Any:
+    """Read a model of any kind, once it is known that the file for what it will say can be written."""
+    from choicegp.files import check_place
+    from choicegp.storage.models import load_model
 
-    kind = kind_of(path)
-    for name in MODELS:
-        if class_of(name)._format == kind:
-            return class_of(name).load(path)
-    return class_of("choice").load(path)
+    if output is not None:
+        check_place(output)
+
+    def keeper_of(kind: str, params: dict[str, Any]) -> Callable[[Any], Any]:
+        return next(of for of in map(class_of, MODELS) if of._format == kind)._with_options(params)
+
+    return load_model(path, keeper_of)
+
+
+def known_to(fitted: Any) -> dict[str, Any]:
+    """Return how tables for a model are read: with its features, and as it encodes them."""
+    return {"features": [column.name for column in fitted.encoding_.columns], "encoding": fitted.encoding_}
+
+
+def show_or_write(frame: "pd.DataFrame", output: str | None, what: str) -> None:
+    """Print a table or, where there is a file for it, write it there and say so."""
+    from choicegp.reading.text import write_table
+
+    if output is None:
+        say(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
+    else:
+        write_table(frame, output)
+        say(f"{what} are in {output}.")
 
 
 def learned_question(fitted: Any) -> str | None:
@@ -92,7 +115,7 @@ def learned_question(fitted: Any) -> str | None:
 
 def asked_as_learned(fitted: Any, data: "ChoiceData") -> "ChoiceData":
     """Ask of sets that do not say what is asked what the model's own data asked, and say so."""
-    from choicegp.data.joining import one_by_one
+    from choicegp.data.split import one_by_one
 
     question = learned_question(fitted)
     if question is None or data.kinds is not None or (question == "yes-no" and np.all(np.diff(data.offsets) == 1)):

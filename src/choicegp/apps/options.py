@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 Seed = Annotated[
     int, Option("--seed", min=0, metavar="NUMBER", help="Random seed: the same seed gives the same result.")
 ]
-Repetitions = Annotated[
-    int | None, Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions.")
-]
-TablesFolder = Annotated[
-    str | None,
-    Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
-]
 Jobs = Annotated[
     int, Option("--jobs", metavar="NUMBER", help="Number of fits that run in parallel; -1 uses all cores.")
 ]
@@ -40,6 +33,27 @@ ModelFile = Annotated[str, Argument(metavar="MODEL", help="A model written by `c
 def output_option(help: str, metavar: str = "FILE", default: bool = False) -> Any:
     """Declare the option that says where a command writes."""
     return Option("--output", "-o", metavar=metavar, help=help, show_default=default)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Which runs of an experiment are made, and where."""
+
+    quick: Annotated[bool, Option("--quick", help="Run a small version, to see that everything works.")] = False
+    seed: Annotated[
+        int, Option("--seed", "--random-state", min=0, metavar="NUMBER", help="Random seed of the first repetition.")
+    ] = 0
+    repetitions: Annotated[
+        int | None, Option("--repetitions", min=1, show_default="as in the protocol", help="Number of repetitions.")
+    ] = None
+    output: Annotated[
+        str, Option("--out", "--output", "-o", metavar="FOLDER", help="Folder for runs, tables and pages.")
+    ] = "experiments-out"
+    data: Annotated[
+        str | None,
+        Option("--data", metavar="FOLDER", help="Folder of the published tables.", show_default="CHOICEGP_DATA"),
+    ] = None
+    jobs: Jobs = -1
 
 
 class DefectRule(StrEnum):

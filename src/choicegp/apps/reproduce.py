@@ -1,12 +1,16 @@
-"""The command that runs the experiments of the paper, continues them, and writes their results."""
+"""The commands that run the experiments of the paper and the test of honesty, continue them, and write results."""
 
 import contextlib
+import importlib
+import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from choicegp.apps import terminal
+from choicegp.apps.options import RunOptions
 from choicegp.compute.progress import on_terminal, progress_bar
 from choicegp.errors import ChoiceGPError
 from choicegp.experiments import registry
@@ -14,8 +18,7 @@ from choicegp.experiments.experiment import ExperimentOptions
 
 if TYPE_CHECKING:
     from choicegp.experiments.experiment import RunSettings
-    from choicegp.experiments.run_log import RunLog
-    from choicegp.experiments.run_record import RunRecord
+    from choicegp.experiments.run_log import RunLog, RunRecord
 
 FOLDER = "experiments-out"
 ALL_CORES = -1
@@ -30,6 +33,11 @@ class RunRequest(NamedTuple):
     data: str | None = None  # the folder of published tables
     jobs: int = ALL_CORES  # processes on this machine
     dask: str | None = None  # address of a scheduler
+
+    @classmethod
+    def of(cls, name: str, runs: RunOptions) -> "RunRequest":
+        """Return the request that the options of a command make."""
+        return cls(name, ExperimentOptions(runs.quick, runs.seed, runs.repetitions), runs.output, runs.data, runs.jobs)
 
     @property
     def folder(self) -> Path:
@@ -151,3 +159,23 @@ def _progress(n_asked: int, n_before: int) -> "Iterator[Callable[[RunRecord], No
             bar.show(f"{n_ended} of {n_asked} runs" + (f", {n_failed} failed" if n_failed else ""), n_ended)
 
         yield tell
+
+
+_MEASURES = "choicegp.experiments.honesty_measures"
+_DIGITS = 12  # of the digest of the sources
+
+
+def check_honesty(request: RunRequest) -> None:
+    """Make the runs that are not done yet with the present sources, and write the page, its table and its figure."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise ChoiceGPError("the logistic model needs scikit-learn: pip install scikit-learn")
+    tables = request.data is not None or bool(os.environ.get("CHOICEGP_DATA"))
+    reproduce(request._replace(options=request.options._replace(tables=tables, code=_present_code())))
+
+
+def _present_code() -> str:
+    """Return a digest of the sources that runs depend on, so that figures of an earlier state are not reused."""
+    from choicegp.compute.sources import digest_of_sources
+
+    measures = importlib.import_module(_MEASURES)
+    return (digest_of_sources([measures.__name__]) or "unknown")[:_DIGITS]

@@ -1,4 +1,4 @@
-"""Commands that show what a model has learned: pictures, and a report to mail."""
+"""Commands that show what a model has learned, pictures and a report to mail, and one that checks answers by it."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,8 @@ import typer
 from typer import Option
 
 from choicegp.apps import terminal
-from choicegp.apps.options import ModelFile, ReadingOptions, Seed, output_option, takes_options
+from choicegp.apps.options import ModelFile, ReadingOptions, Seed, TableOptions, output_option, takes_options
+from choicegp.apps.terminal import say
 
 _Data = Annotated[
     str | None, Option("--data", metavar="FILE", show_default=False, help="Sets with choices that were held out.")
@@ -44,11 +45,11 @@ def plot(
     """
     from pathlib import Path
 
-    from choicegp.apps.models import load
+    from choicegp.apps.models import known_to, load
     from choicegp.plotting.files import Wanted, save_all, suitable_kinds
 
     fitted = load(model)
-    held_out = None if data is None else _held_out(fitted, reading, data)
+    held_out = None if data is None else reading.of(data).read(**known_to(fitted))
     kinds = list(kind or (["effects"] if feature else suitable_kinds(fitted)))
     kinds += ["calibration"] if data and "calibration" not in kinds else []
     for file in save_all(fitted, Path(output), kinds, Wanted(feature, held_out)):
@@ -89,29 +90,21 @@ def report(
     out; without, each set is predicted from the others. The options about columns say how to read the files of --data
     and of --assortments.
     """
-    from choicegp.apps.models import load
-    from choicegp.files import check_place
+    from choicegp.apps.models import known_to, load
     from choicegp.reporting.report import report as written
 
-    check_place(output)
-    fitted = load(model)
+    fitted, held_out = load(model, output), None
     offered = None
+    if data is not None:
+        held_out = reading.of(data).read(**known_to(fitted))
     if assortments is not None:
-        offered = reading.of(assortments).read(**_known(fitted), chosen=None, respondent=None, weight=None)
+        offered = reading.of(assortments).read(**known_to(fitted), chosen=None, respondent=None, weight=None)
     written(
-        fitted, output, held_out=None if data is None else _held_out(fitted, reading, data), assortments=offered,
+        fitted, output, held_out=held_out, assortments=offered,
         changes=_changes(fitted, offered, change or []) or None, n_segments=segments, title=title,
         command=context.find_root().obj, random_state=seed,
     )  # fmt: skip
     terminal.say(f"The report is in {output}.")
-
-
-def _known(fitted: Any) -> dict[str, Any]:
-    return {"features": [column.name for column in fitted.encoding_.columns], "encoding": fitted.encoding_}
-
-
-def _held_out(fitted: Any, reading: ReadingOptions, file: str) -> Any:
-    return reading.of(file).read(**_known(fitted))
 
 
 def _changes(fitted: Any, offered: Any, texts: list[str]) -> dict[Any, Any]:
@@ -138,3 +131,17 @@ def _changes(fitted: Any, offered: Any, texts: list[str]) -> dict[Any, Any]:
             raise ChoiceGPError(f"--change {text!r}: the feature {feature} has numbers, not {value!r}") from None
         changes[object_id] = (changes.get(object_id) or {}) | {feature: new}
     return changes
+
+
+@takes_options
+def check(model: ModelFile, table: TableOptions, seed: Seed = 0) -> None:
+    """Check whether answers look like those that a model would make.
+
+    Answers to the same sets are simulated from the model and compared with the answers of the table. With --respondent,
+    people who tick at random, or who tick everything, are named.
+    """
+    from choicegp.apps.models import known_to, load
+    from choicegp.reporting.summaries import checks_in_words
+
+    fitted = load(model)
+    say(checks_in_words(fitted, table.read(**known_to(fitted)), seed))

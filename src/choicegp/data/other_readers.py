@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from choicegp.data.joining import joined
 from choicegp.data.pareto import Ties, check_utilities, undominated_in_sets
+from choicegp.data.split import joined
 from choicegp.errors import ChoiceGPError
 from choicegp.reading.cells import NumberForm
 from choicegp.reading.columns import Roles, answer_columns, question_of

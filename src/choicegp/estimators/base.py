@@ -6,6 +6,8 @@ than a fit of a hundred sets, and a program that never uses scikit-learn need no
 
 import inspect
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -34,10 +36,6 @@ class Estimator:
     progress: bool | str
     random_state: int | None
     fitted_: Any
-
-    def _store(self, given: dict[str, Any]) -> None:
-        """Store the parameters as ``__init__`` received them, its ``locals()``; the classes declare their types."""
-        vars(self).update((name, value) for name, value in given.items() if name != "self")
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
@@ -127,14 +125,27 @@ class Estimator:
             return Outside(0, len(encoded), {})
         return outside_training(encoded, data.X[np.unique(data.flat_shown)], self.encoding_)
 
-    def _warn_outside(self, *given: Any, only_shown: bool = False) -> None:
+    @contextmanager
+    def _asked(self, data: Any) -> Iterator[ChoiceData]:
+        """Check data whose sets are predicted, and warn at the end of shown objects outside the range in training."""
+        message = str(self._outside(self._checked(data), only_shown=True))
+        yield data
+        if message:
+            warnings.warn(message, ExtrapolationWarning, stacklevel=4)
+
+    def _warn_outside(self, *given: Any) -> None:
         """Warn of objects outside the range of the training objects; called once by every public method."""
-        if message := str(together(self._outside(X, only_shown) for X in given)):
+        if message := str(together(self._outside(X) for X in given)):
             warnings.warn(message, ExtrapolationWarning, stacklevel=3)
 
     def _keep(self, fitted: Any) -> Self:
         self.fitted_ = fitted
         return self
+
+    @classmethod
+    def _with_options(cls, params: dict[str, Any]) -> Callable[[Any], Self]:
+        """Return what makes a model with these options of what it has learned."""
+        return cls(**params)._keep
 
     @property
     def fit_result_(self) -> Any:
@@ -169,9 +180,8 @@ class Estimator:
 
         People err when they answer; what is most probable takes that into account, unlike `recommend`.
         """
-        found = self._choices(self._checked(data))
-        self._warn_outside(data, only_shown=True)
-        return found
+        with self._asked(data):
+            return self._choices(data)
 
     def _choices(self, data: ChoiceData) -> list[np.ndarray]:
         """Predict without a word about objects outside the training range."""
@@ -190,10 +200,9 @@ class Estimator:
         DataFrame
             One row per set and shown object; a model without probabilities for these sets leaves that column out.
         """
-        self._checked(data)
-        chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self._choices(data), strict=True)]
-        probability = self._probabilities(data)
-        self._warn_outside(data, only_shown=True)
+        with self._asked(data):
+            chosen = [np.isin(shown, rows) for shown, rows in zip(data.shown, self._choices(data), strict=True)]
+            probability = self._probabilities(data)
         return prediction_table(
             data, np.concatenate(chosen), None if probability is None else np.concatenate(probability)
         )
@@ -208,9 +217,8 @@ class Estimator:
         The errors that people make when they answer are part of it.  A model without probabilities
         for these sets raises a `ChoiceGPError`.
         """
-        found = self._known_probabilities(self._checked(data))
-        self._warn_outside(data, only_shown=True)
-        return found
+        with self._asked(data):
+            return self._known_probabilities(data)
 
     def _known_probabilities(self, data: ChoiceData) -> list[np.ndarray]:
         found = self._probabilities(data)
@@ -290,7 +298,7 @@ class Estimator:
         """
         from choicegp.storage.models import load_model
 
-        return load_model(path, cls._format, lambda params, fitted: cls(**params)._keep(fitted))
+        return load_model(path, lambda _, params: cls._with_options(params), cls._format)
 
     def _refuse(self, what: str) -> Any:
         self._check_fitted()

@@ -1,5 +1,6 @@
 """BatchPreferenceGP: learn one utility from the best object of each set."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -20,6 +21,7 @@ _FIXED = {"n_utilities": 1, "inference": "dense", "lapse": 0.0, "n_inducing": No
           "learn_inducing": False}  # fmt: skip
 
 
+@dataclass(eq=False, repr=False)
 class BatchPreferenceGP(UtilityGP):
     r"""Batch preferences: one utility, a Gaussian process, and one best object of each set (Siivola et al. 2021).
 
@@ -67,28 +69,21 @@ class BatchPreferenceGP(UtilityGP):
 
     _format = "choicegp-BatchPreferenceGP"
     _predictor = staticmethod(best_predictor)
-    noise: str
-    object_effects: bool
-
-    def __init__(
-        self,
-        noise: str = "gaussian",
-        *,
-        kernel: str | Kernel = "rbf",
-        object_effects: bool = False,
-        standardize: bool = True,
-        hyperpriors: HyperPriors | None = HyperPriors(),  # noqa: B008 - immutable
-        learn_hyperparameters: bool = True,
-        n_restarts: int | None = None,
-        max_iter: int | None = None,
-        max_seconds: float | None = None,
-        tol: float = 0.02,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        progress: bool | str = "auto",
-        random_state: int | None = 0,
-    ) -> None:
-        self._store(locals())
+    noise: str = "gaussian"
+    _: KW_ONLY
+    kernel: str | Kernel = "rbf"
+    object_effects: bool = False
+    standardize: bool = True
+    hyperpriors: HyperPriors | None = HyperPriors()  # noqa: RUF009 - immutable
+    learn_hyperparameters: bool = True
+    n_restarts: int | None = None
+    max_iter: int | None = None
+    max_seconds: float | None = None
+    tol: float = 0.02
+    device: str = "auto"
+    n_jobs: int | None = None
+    progress: bool | str = "auto"
+    random_state: int | None = 0
 
     def fit(self, data: ChoiceData, y: None = None) -> Self:
         """Learn the utility and its hyperparameters from the best object of each set.

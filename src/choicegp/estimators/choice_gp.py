@@ -1,6 +1,7 @@
 """ChoiceGP: learn a choice function from choices, and predict others."""
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from choicegp.selection.n_utilities import SelectionResult
 
 
+@dataclass(eq=False, repr=False)
 class ChoiceGP(MarketNumbers):
     """Choice functions with Gaussian processes (Benavoli, Azzimonti and Piga, UAI 2023).
 
@@ -146,51 +148,33 @@ class ChoiceGP(MarketNumbers):
 
     _format = "choicegp-model"
     _predictor = staticmethod(choice_predictor)
-    selection_: "SelectionResult"
-    n_utilities: int | str
-    inference: str | Method
-    threshold: bool | str
-    rule: str | Likelihood
-    respondents: str
-    monotone: dict[str, int] | None
-    shared_part: bool | str
-    intervals: str
-    object_effects: bool | str
-    lapse: float | str
-    n_inducing: int | None
-    batch_size: int | None
-    learn_inducing: bool
-
-    def __init__(
-        self,
-        n_utilities: int | str = 2,
-        *,
-        inference: str | Method = "auto",
-        kernel: str | Kernel = "auto",
-        threshold: bool | str = "auto",
-        rule: str | Likelihood = "pareto",
-        respondents: str = "pooled",
-        monotone: dict[str, int] | None = None,
-        shared_part: bool | str = "auto",
-        intervals: str = "auto",
-        object_effects: bool | str = "auto",
-        lapse: float | str = 0.0,
-        standardize: bool = True,
-        hyperpriors: HyperPriors | None = HyperPriors(),  # noqa: B008 - immutable
-        learn_hyperparameters: bool = True,
-        n_restarts: int | None = None,
-        max_iter: int | None = None,
-        max_seconds: float | None = None,
-        tol: float = 0.02,
-        n_inducing: int | None = None,
-        batch_size: int | None = None,
-        learn_inducing: bool = False,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        progress: bool | str = "auto",
-        random_state: int | None = 0,
-    ) -> None:
-        self._store(locals())
+    selection_: "SelectionResult" = field(init=False)
+    n_utilities: int | str = 2
+    _: KW_ONLY
+    inference: str | Method = "auto"
+    kernel: str | Kernel = "auto"
+    threshold: bool | str = "auto"
+    rule: str | Likelihood = "pareto"
+    respondents: str = "pooled"
+    monotone: dict[str, int] | None = None
+    shared_part: bool | str = "auto"
+    intervals: str = "auto"
+    object_effects: bool | str = "auto"
+    lapse: float | str = 0.0
+    standardize: bool = True
+    hyperpriors: HyperPriors | None = HyperPriors()  # noqa: RUF009 - immutable
+    learn_hyperparameters: bool = True
+    n_restarts: int | None = None
+    max_iter: int | None = None
+    max_seconds: float | None = None
+    tol: float = 0.02
+    n_inducing: int | None = None
+    batch_size: int | None = None
+    learn_inducing: bool = False
+    device: str = "auto"
+    n_jobs: int | None = None
+    progress: bool | str = "auto"
+    random_state: int | None = 0
 
     def fit(
         self,

@@ -1,6 +1,7 @@
 """The numbers that analysts ask for: shares, changes, elasticities, worth, diversion and segments."""
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,12 +64,7 @@ class MarketNumbers(CheckedAnswers):
         >>> found.groupby("set")["taken"].sum().round(6).tolist()
         [1.0, 1.0]
         """
-        self._check_fitted()
-        with computing(self.device):
-            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state, take)
-            found, market = shares(self.fitted_, assortments, asked)
-        self._warn_of(market)
-        return found
+        return self._of_market(shares, (assortments,), people, n_draws, random_state, take)
 
     def what_if(
         self, assortment: Any, changes: Any, *, take: str = "equal", n_draws: int = N_DRAWS,
@@ -91,12 +87,7 @@ class MarketNumbers(CheckedAnswers):
             One row for each object: ``kept_before``, ``kept_after`` and ``kept_difference`` with the ends of its 95%
             interval, from the same draws before and after; the same of take.
         """
-        self._check_fitted()
-        with computing(self.device):
-            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state, take)
-            found, market = what_if(self.fitted_, assortment, changes, asked)
-        self._warn_of(market)
-        return found
+        return self._of_market(what_if, (assortment, changes), people, n_draws, random_state, take)
 
     def elasticities(
         self, feature: str, assortment: Any = None, *, step: float = 0.01, take: str = "equal",
@@ -122,12 +113,7 @@ class MarketNumbers(CheckedAnswers):
             ``kind`` is "own" where they are the same and "cross" elsewhere.  The elasticities of the shares who keep
             and who take it, with the ends of their 95% intervals.
         """
-        self._check_fitted()
-        with computing(self.device):
-            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state, take)
-            found, market = elasticities(self.fitted_, feature, assortment, step, asked)
-        self._warn_of(market)
-        return found
+        return self._of_market(elasticities, (feature, assortment, step), people, n_draws, random_state, take)
 
     def worth(
         self, feature: str, in_terms_of: str = "price", change: Any = 1, assortment: Any = None, *,
@@ -155,12 +141,7 @@ class MarketNumbers(CheckedAnswers):
             One row for each object: the median over draws (``worth``; positive where the price may rise), the ends of
             the 95% interval, the share of draws without such a price (``no_price``), and the same ``in_words``.
         """
-        self._check_fitted()
-        with computing(self.device):
-            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state)
-            found, market = worth(self.fitted_, feature, in_terms_of, change, assortment, asked)
-        self._warn_of(market)
-        return found
+        return self._of_market(worth, (feature, in_terms_of, change, assortment), people, n_draws, random_state)
 
     def diversion(
         self, object_id: Any, assortment: Any = None, *, take: str = "equal", n_draws: int = N_DRAWS,
@@ -184,12 +165,7 @@ class MarketNumbers(CheckedAnswers):
             object, which sums to one and may be negative where an object comes back that the withdrawn one beat; and
             ``instead``, what those who kept the withdrawn object take now.
         """
-        self._check_fitted()
-        with computing(self.device):
-            asked = MarketOptions.of(self.fitted_, people, n_draws, random_state, take)
-            found, market = diversion(self.fitted_, object_id, assortment, asked)
-        self._warn_of(market)
-        return found
+        return self._of_market(diversion, (object_id, assortment), people, n_draws, random_state, take)
 
     def segments(self, k: int, *, n_draws: int = 100, random_state: int | None = 0) -> Segments:
         """Find segments of respondents who choose in the same way; for models of many people.
@@ -214,7 +190,11 @@ class MarketNumbers(CheckedAnswers):
         with computing(self.device):
             return segments(self.fitted_, k, MarketOptions.of(self.fitted_, None, n_draws, random_state))
 
-    def _warn_of(self, market: Any) -> None:
-        """Warn of offered objects outside the range of the training objects."""
+    def _of_market(self, function: Callable[..., tuple["pd.DataFrame", Any]], given: tuple, *options: Any) -> Any:
+        """Ask a function about a market, and warn of offered objects outside the range of the training objects."""
+        self._check_fitted()
+        with computing(self.device):
+            found, market = function(self.fitted_, *given, MarketOptions.of(self.fitted_, *options))
         if message := str(self._outside(market.X[np.unique(np.concatenate(market.rows))])):
             warnings.warn(message, ExtrapolationWarning, stacklevel=3)
+        return found

@@ -1,5 +1,6 @@
 """Gaussian processes for preferences between two objects: the systems that the paper compares with."""
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,38 +19,27 @@ from choicegp.model.prior import HyperPriors
 from choicegp.prediction.pairs import beating_probabilities, copeland_winners
 
 
+@dataclass(eq=False, repr=False)
 class PairwiseGP(Estimator):
     """Base of the Gaussian processes for preferences between two objects."""
 
     _kind: ClassVar[str]  # which covariance, by name: part of the compiled program
     _without = "it models preferences between two objects, see predict_pair_proba"
-    fitted_: FittedPairs
-    fit_result_: FitResult
-    kernel: str | Kernel
-    conflicts: str
-    hyperpriors: HyperPriors | None
-    learn_hyperparameters: bool
-    n_restarts: int
-    max_iter: int
-    tol: float
-
-    def __init__(
-        self,
-        kernel: str | Kernel = "rbf",
-        *,
-        conflicts: str = "drop",
-        standardize: bool = True,
-        hyperpriors: HyperPriors | None = HyperPriors(),  # noqa: B008  immutable
-        learn_hyperparameters: bool = True,
-        n_restarts: int = 2,
-        max_iter: int = 100,
-        max_seconds: float | None = None,
-        tol: float = 0.01,
-        device: str = "auto",
-        progress: bool | str = "auto",
-        random_state: int | None = 0,
-    ) -> None:
-        self._store(locals())
+    fitted_: FittedPairs = field(init=False)
+    fit_result_: FitResult = field(init=False)
+    kernel: str | Kernel = "rbf"
+    _: KW_ONLY
+    conflicts: str = "drop"
+    standardize: bool = True
+    hyperpriors: HyperPriors | None = HyperPriors()  # noqa: RUF009  immutable
+    learn_hyperparameters: bool = True
+    n_restarts: int = 2
+    max_iter: int = 100
+    max_seconds: float | None = None
+    tol: float = 0.01
+    device: str = "auto"
+    progress: bool | str = "auto"
+    random_state: int | None = 0
 
     def fit(self, data: ChoiceData, y: None = None, *, outputs: Any = None) -> Self:
         """Learn from preferences, or from choices reduced to preferences by the rule ``conflicts``.

@@ -92,9 +92,8 @@ class UtilityGP(Estimator):
 
         The probability that an object is chosen includes the errors that people make when they answer.
         """
-        table = self._table(self._checked(data))
-        self._warn_outside(data, only_shown=True)
-        return table
+        with self._asked(data):
+            return self._table(data)
 
     def _table(self, data: ChoiceData, objects: Objects | None = None) -> "pd.DataFrame":
         with computing(self.device):

@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 
 from choicegp import ChoiceData, ChoiceGP, ParetoEmbedding, datasets
 from choicegp.experiments.experiment import ExperimentOptions, ExperimentReport, Outcome, RunSettings, RunValues
-from choicegp.experiments.markdown import markdown_table
+from choicegp.experiments.results import markdown_table
 from choicegp.plotting.style import COLOURS, LINES, mark_values, new_figure, panels
 
 TITLE = "One utility, learned by ChoiceNN and by ChoiceGP with one utility too many"

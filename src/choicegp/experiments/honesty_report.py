@@ -21,7 +21,7 @@ from choicegp.experiments.honesty_verdict import (
     tenths_of,
     verdicts,
 )  # fmt: skip
-from choicegp.experiments.markdown import markdown_table
+from choicegp.experiments.results import markdown_table
 from choicegp.plotting.style import COLOURS, LINES, MARKERS, legend_below, new_figure, panels
 
 FIGURE = "honesty-calibration"

@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from choicegp.experiments.claims import (
+from choicegp.experiments.experiment import ExperimentReport, Outcome, RunValues
+from choicegp.experiments.pairs import PREFERENCES
+from choicegp.experiments.results import (
     MeanDifference,
     difference,
     is_better,
     is_equal,
     is_not_worse,
+    markdown_table,
     mean_and_error,
     together,
 )
-from choicegp.experiments.experiment import ExperimentReport, Outcome, RunValues
-from choicegp.experiments.markdown import markdown_table
-from choicegp.experiments.pairs import PREFERENCES
 from choicegp.plotting.style import COLOURS, LINES, MARKERS, legend_below, new_figure, panels
 
 if TYPE_CHECKING:

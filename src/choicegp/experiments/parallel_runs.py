@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from choicegp.errors import ChoiceGPError
 from choicegp.experiments.experiment import RunSettings
-from choicegp.experiments.run_log import RunLog, run_key
-from choicegp.experiments.run_record import RunRecord, failed_record, recorded_run
+from choicegp.experiments.run_log import RunLog, RunRecord, failed_record, recorded_run, run_key
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -34,7 +34,7 @@ from matplotlib.figure import Figure
 
 from choicegp import ChoiceData, ChoiceGP, datasets, metrics, search_embedding
 from choicegp.experiments.experiment import ExperimentOptions, ExperimentReport, Outcome, RunSettings, RunValues
-from choicegp.experiments.markdown import markdown_table, mean_and_sd
+from choicegp.experiments.results import markdown_table, mean_and_sd
 from choicegp.plotting.style import COLOURS, MARKERS, new_figure
 
 TITLE = "DTLZ and ZDT problems: A-mean of ChoiceGP and ChoiceNN on 40,960 sets"

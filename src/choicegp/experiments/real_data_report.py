@@ -9,11 +9,17 @@ from matplotlib.figure import Figure
 from choicegp.experiments import real_data_paper as paper
 from choicegp.experiments.bayesian_tests import ROPE, Probabilities
 from choicegp.experiments.experiment import ExperimentReport, Outcome
-from choicegp.experiments.markdown import markdown_table, mean_and_sd
 from choicegp.experiments.pairs import PREFERENCES
-from choicegp.experiments.real_data_comparisons import SCORES, Comparison, compared, table_by_table
-from choicegp.experiments.real_data_figures import draw_loo, draw_simplices
+from choicegp.experiments.real_data_comparisons import (
+    SCORES,
+    Comparison,
+    compared,
+    draw_loo,
+    draw_simplices,
+    table_by_table,
+)
 from choicegp.experiments.real_data_paper import MODELS, NAMES
+from choicegp.experiments.results import markdown_table, mean_and_sd
 
 _QUICK = "**This is a quick version with fewer objects: its values cannot be compared with the paper's.**"
 

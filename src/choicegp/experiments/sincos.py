@@ -35,7 +35,7 @@ from scipy.stats import rankdata
 
 from choicegp import ChoiceData, ChoiceGP, datasets, select_n_utilities
 from choicegp.experiments.experiment import ExperimentOptions, ExperimentReport, Outcome, RunSettings, RunValues
-from choicegp.experiments.markdown import markdown_table
+from choicegp.experiments.results import markdown_table
 from choicegp.plotting.style import COLOURS, LINES, MARKERS, legend_below, mark_values, new_figure, panels
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted, scaling
 from choicegp.model.kernels import Kernel
-from choicegp.model.monotone import N_STEPS, Monotone, directions_of
+from choicegp.model.monotone import N_STEPS, Monotone
 from choicegp.model.prior import STEP
 
 Directions = tuple[tuple[str, int], ...]
@@ -20,8 +20,6 @@ _CLEAR = 3.0  # nats of the bound by which answers speak against directions
 
 def directions_option(value: Any) -> Directions:
     """Check the option ``monotone``: names of features with 1 or -1."""
-    if value is None:
-        return ()
     pairs = value.items() if isinstance(value, dict) else None
     if pairs is None or not all(isinstance(name, str) and sign in (1, -1) for name, sign in pairs):
         raise ChoiceGPError(
@@ -32,8 +30,8 @@ def directions_option(value: Any) -> Directions:
 
 
 def directed(kernel: Kernel, directions: Directions, data: ChoiceData, standardize: bool) -> Kernel:
-    """Return the kernel in which these features have parts of their own; the kernel itself where there are none."""
-    if not directions or isinstance(kernel, Monotone):
+    """Return the kernel in which these features have parts of their own."""
+    if isinstance(kernel, Monotone):
         return kernel
     encoding = data.encoding
     numeric = [column.name for column in encoding.columns if column.kind == "numeric"]
@@ -53,7 +51,7 @@ def directed(kernel: Kernel, directions: Directions, data: ChoiceData, standardi
 
 def held_back(fitted: Fitted) -> list[str]:
     """Name the features with a direction that hardly change some utility in its direction, over their range."""
-    directions = directions_of(fitted.posterior.prior.kernels)
+    directions = fitted.posterior.prior.kernels.directions()
     if not directions:
         return []
     steps = np.asarray(fitted.posterior.mean)[:, np.asarray(fitted.posterior.objects.codes) == STEP]
@@ -69,7 +67,7 @@ def contradiction(fitted: Fitted, names: list[str], free: float) -> tuple[str, .
     A priori the steps of all utilities go the right way with a probability that is known, which is not the answers'
     fault.
     """
-    n_steps = N_STEPS * fitted.n_utilities * len(directions_of(fitted.posterior.prior.kernels))
+    n_steps = N_STEPS * fitted.n_utilities * len(fitted.posterior.prior.kernels.directions())
     lost = free - (fitted.elbo + n_steps * np.log(2.0))
     if lost < _CLEAR:
         return ()

@@ -15,32 +15,12 @@ from choicegp.errors import ChoiceGPError
 from choicegp.fitting.directions import contradiction, held_back
 from choicegp.fitting.methods import Auto, Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
-from choicegp.fitting.record import (
-    PLUG_IN,
-    FitResult,
-    Fitted,
-    drawn_seed_note,
-    excess_note,
-    notes_on,
-    pooled_note,
-    posed,
-    scaling,
-)
+from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, excess_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
-from choicegp.inference.driver import (
-    CONCLUSION,
-    NOTHING,
-    Inferred,
-    Keeper,
-    Learning,
-    Task,
-    Watch,
-    infer,
-    score_points,
-)
+from choicegp.inference.driver import CONCLUSION, NOTHING, Inferred, Keeper, Learning, Task, Watch, infer, score_points
 from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem
-from choicegp.inference.reduced_course import MANY, ReducedInference, enough_objects
+from choicegp.inference.reduced_course import MANY, SOME, ReducedInference, enough_objects
 from choicegp.inference.starts import (
     FIRST_VARIANCE,
     Start,
@@ -50,7 +30,7 @@ from choicegp.inference.starts import (
     rescaled,
     with_threshold,
 )
-from choicegp.model.monotone import directions_of, without_shared_steps
+from choicegp.model.monotone import without_shared_steps
 from choicegp.model.prior import UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
@@ -164,11 +144,11 @@ def _fit(
         codes = {} if warm is None else dict(warm.codes)
         problem = posed(
             data, centre, scale, codes, effects=bool(options.object_effects), errors=options.errors,
-            directions=directions_of(options.kernel) if options.directions else None,
+            directions=options.kernel.directions() if options.directions else None,
         )  # fmt: skip
         found, words = _fit_at_objects(problem, options, Watch(clock, keeper=keeper), warm, neighbour)
         notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
-        notes += excess_note(data, options.errors, options.n_utilities) + pooled_note(data)
+        notes += excess_note(data, options.errors, options.n_utilities) + _pooled_note(data)
     if options.drawn_seed:
         notes = (*notes, drawn_seed_note(options.random_state))
     result = FitResult(
@@ -183,6 +163,17 @@ def _fit(
     free = options._replace(intervals=False, method=options.dense, directions=())
     bound = _fit(data, free, clock, keeper=keeper.part("free")).elbo
     return fitted._replace(result=result._replace(notes=(*result.notes, *contradiction(fitted, names, bound))))
+
+
+def _pooled_note(data: ChoiceData) -> tuple[str, ...]:
+    """Say that several people were fitted as if they were one."""
+    n_people = 0 if data.respondents is None else len(set(np.asarray(data.respondents).tolist()))
+    if n_people < 2:
+        return ()
+    return (
+        f"the answers of {n_people} respondents were pooled as if one person had given them; "
+        "respondents='hierarchical' (choicegp fit --people hierarchical) tells them apart",
+    )
 
 
 def _fit_sparse(
@@ -209,7 +200,7 @@ def _check_warm(options: FitOptions, warm: Fitted) -> None:
         raise ChoiceGPError("init and this model must agree about shared_part")
     if warm.has_effects != options.object_effects:
         raise ChoiceGPError("init and this model must agree about object_effects")
-    if directions_of(warm.posterior.prior.kernels) != directions_of(options.kernel):
+    if warm.posterior.prior.kernels.directions() != options.kernel.directions():
         raise ChoiceGPError("init and this model must agree about monotone")
     if warm.errors != options.errors:
         raise ChoiceGPError(
@@ -265,11 +256,10 @@ def _fit_at_objects(
 
 def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_jobs: int | None) -> DenseInference:
     """Return how a dense fit is made: with many objects, or where few say all, its steps are made at some of them."""
-    if place is None and task.prior.log_effect_variance is None and not directions_of(task.prior.kernels):
+    if place is None and task.prior.log_effect_variance is None and not task.prior.kernels.directions():
         if len(task.problem.valid) > MANY:
             return ReducedInference(task._replace(n_jobs=n_threads(n_jobs, MANY)), grown)
-        n = enough_objects(task.prior, task.problem)
-        if n is not None:
+        if len(task.problem.valid) >= SOME and (n := enough_objects(task.prior, task.problem)) is not None:
             return ReducedInference(task, grown, n)
     return DenseInference(task, place, grown)
 
@@ -317,8 +307,9 @@ def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Kee
     problem, posterior = fitted.training_problem(), fitted.posterior
     hyperpriors, n = options.hyperpriors_for(problem.objects.X.shape[1]), len(problem.valid)
     found = Inferred(
-        posterior, fitted.elbo, *fitted.result[:3], fitted.result.elbo_trace, sites=recovered_sites(posterior, problem)
-    )
+        posterior, fitted.elbo, *fitted.result[:3], fitted.result.elbo_trace, fitted.result.n_annealing,
+        sites=recovered_sites(posterior, problem),
+    )  # fmt: skip
     with linear_algebra_for(n), progress_report(options.progress, 0) as report:
         learning = Learning(hyperpriors, options.learn_lapse, options.learn_hyperparameters)
         task = Task(
@@ -327,8 +318,12 @@ def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Kee
             seed=options.random_state, n_jobs=n_threads(options.n_jobs, n),
         )  # fmt: skip
         found, words = _with_intervals(task, found)
-    result = fitted.result._replace(intervals=words, seconds=fitted.result.seconds + clock.seconds)
-    return fitted._replace(posterior=found.posterior, result=result)
+    # Another fit than the first may have the best bound.
+    result = fitted.result._replace(
+        status=found.status, message=found.message, n_iter=found.n_iter, elbo_trace=found.trace,
+        n_annealing=found.n_annealing, intervals=words, seconds=fitted.result.seconds + clock.seconds,
+    )  # fmt: skip
+    return fitted._replace(posterior=found.posterior, elbo=found.elbo, result=result)
 
 
 def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
@@ -337,5 +332,5 @@ def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
     if not options.learn_hyperparameters:
         return prior
     # Distances grow with the number of features.
-    prior = without_shared_steps(prior)
+    prior = without_shared_steps(prior) if options.kernel.directions() else prior
     return rescaled(prior, np.sqrt(n_features), FIRST_VARIANCE if options.method.begins_dense else 1.0)

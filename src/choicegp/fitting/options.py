@@ -19,8 +19,9 @@ AUTO_DENSE = 1500
 """Shown objects up to which "auto" means dense inference: then it takes about as long as a sparse one."""
 _STARTS, MORE_STARTS, _FEW_OBJECTS = 3, 9, 160  # where a start costs little, more are tried
 # From three utilities on there are many more optima: on 200 sets of ten of 100 objects, nine starts of dense inference
-# ended up to 42 nats below the best of six seeds, sixteen at most 11, and took a fifth more time.
-_MOST_STARTS = 16
+# ended up to 42 nats below the best of six seeds, sixteen at most 11, and took a fifth more time.  With more objects a
+# start takes longer, but is worth it: on 300 noisy sets of five of 250 objects nine starts ended 8 nats above three.
+_MOST_STARTS, _MORE_OBJECTS = 16, 400
 _FIRST_LAPSE = 0.05
 RESPONDENTS = ("pooled", "individual", "hierarchical", "auto")
 """How the answers of several people are related."""
@@ -93,7 +94,7 @@ class FitOptions(NamedTuple):
             errors=_rule_option(params.get("rule", "pareto"), number),
             threshold=_flag_or_auto("threshold", params.get("threshold", False)),
             respondents=check_one_of("respondents", params.get("respondents", "pooled"), RESPONDENTS),
-            directions=directions_option(params.get("monotone")),
+            directions=() if params.get("monotone") is None else directions_option(params["monotone"]),
         )
 
     @property
@@ -130,7 +131,7 @@ class FitOptions(NamedTuple):
             raise ChoiceGPError(
                 f"monotone does not work with inference={method.name!r}: use inference='dense', or leave monotone out"
             )
-        if isinstance(data, ChoiceData):
+        if self.directions and isinstance(data, ChoiceData):
             self = self._replace(kernel=directed(self.kernel, self.directions, data, self.standardize))
         return self._replace(method=method, object_effects=effects)
 
@@ -207,9 +208,10 @@ class FitOptions(NamedTuple):
         """Return how many starts are tried for that number of shown objects."""
         if self.n_restarts is not None:
             return self.n_restarts
+        is_hard = self.n_utilities >= 3 and self.method.begins_dense
         if n_objects > _FEW_OBJECTS:
-            return _STARTS
-        return _MOST_STARTS if self.n_utilities >= 3 and self.method.begins_dense else MORE_STARTS
+            return MORE_STARTS if is_hard and n_objects <= _MORE_OBJECTS else _STARTS
+        return _MOST_STARTS if is_hard else MORE_STARTS
 
 
 def _n_different(data: ChoiceData) -> int:

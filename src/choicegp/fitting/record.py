@@ -13,7 +13,6 @@ from choicegp.inference.posterior import Posterior
 from choicegp.inference.problem import Problem, pose
 from choicegp.inference.respondents.posterior import StudyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, ErrorModel
-from choicegp.model.monotone import directions_of
 from choicegp.model.prior import THRESHOLD, Objects
 from choicegp.reading.encoding import FeatureEncoding
 
@@ -69,6 +68,15 @@ class FitResult(NamedTuple):
     n_annealing: int = 0
     intervals: str = ""
     out_of_time: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result, less its trace, as a JSON object."""
+        return self._asdict() | {"elbo_trace": None}
+
+    @classmethod
+    def from_json(cls, written: dict[str, Any], trace: np.ndarray) -> "FitResult":
+        """Return the result that `to_json` has ``written``, with its trace."""
+        return cls(**written | {"elbo_trace": trace, "notes": tuple(written["notes"])})
 
     def __repr__(self) -> str:
         notes = f"; {counted(len(self.notes), 'note')}" if self.notes else ""
@@ -224,7 +232,7 @@ class Fitted(NamedTuple):
         """Return the problem that was fitted; its objects are in the posterior's order."""
         return posed(
             self.data, self.centre, self.scale, dict(self.codes), effects=self.has_effects, errors=self.errors,
-            directions=directions_of(self.posterior.prior.kernels),
+            directions=self.posterior.prior.kernels.directions(),
         )  # fmt: skip
 
     def problem_by_row(self) -> Problem:
@@ -321,17 +329,6 @@ def one_utility_note(data: ChoiceData, n_utilities: int, consequence: str = "") 
     )
 
 
-def pooled_note(data: ChoiceData) -> tuple[str, ...]:
-    """Say that several people were fitted as if they were one."""
-    n_people = 0 if data.respondents is None else len(set(np.asarray(data.respondents).tolist()))
-    if n_people < 2:
-        return ()
-    return (
-        f"the answers of {n_people} respondents were pooled as if one person had given them; "
-        "respondents='hierarchical' (choicegp fit --people hierarchical) tells them apart",
-    )
-
-
 def excess_note(data: ChoiceData, errors: ErrorModel, n_utilities: int) -> tuple[str, ...]:
     """Say that more was kept than a model with so few utilities can keep, or can expect to keep of new objects."""
     if n_utilities == 1 or data.flat_chosen is None or len(data) == 0:
@@ -339,9 +336,11 @@ def excess_note(data: ChoiceData, errors: ErrorModel, n_utilities: int) -> tuple
     n_kept = np.add.reduceat(data.flat_chosen, data.offsets[:-1], dtype=int)
     if errors.name.startswith(DISCERNIBILITY.name):
         large = np.diff(data.offsets) >= _LARGE
-        n = int(np.median(np.diff(data.offsets)[large])) if large.any() else 1
+        if not large.any():
+            return ()
+        n = int(np.median(np.diff(data.offsets)[large]))
         expected = expected_undominated(n, n_utilities)
-        if not large.any() or n_kept[large].mean() < 2.0 * expected:
+        if n_kept[large].mean() < 2.0 * expected:
             return ()
         return (
             f"{n_kept[large].mean():.1f} objects were kept of large sets, but of {n} new ones {n_utilities} utilities "

@@ -4,13 +4,22 @@ A Gaussian posterior at the best hyperparameters is too narrow twice over: hyper
 Gaussian is narrower than what it approximates.  Where the problem is small enough, utilities and hyperparameters are
 sampled; where it is larger, the utilities at settings of the hyperparameters drawn around the best ones; beyond, the
 Gaussian posterior is mixed over such settings.
+
+Answers without errors to large sets say so much that the posterior has many modes: where a group of objects dominates
+or is dominated by all others, its objects may exchange their utilities, and the answers stay as they are.  No chain
+goes from one mode to another.  There, many starts of the dense fit are taken to their ends, and chains begin at the
+best.
 """
 
 import numpy as np
 
+from choicegp.compute.devices import in_threads
+from choicegp.errors import ChoiceGPError
 from choicegp.inference.chain import BLOCK
-from choicegp.inference.driver import Inferred, Task, run
-from choicegp.inference.mcmc import MORE, MOST_SETTINGS, Kept, MCMCInference, duals_at, posterior_of_settings
+from choicegp.inference.coordinates import log_likelihood
+from choicegp.inference.dense import DenseInference
+from choicegp.inference.driver import Inferred, Task, Watch, infer, run, score_points
+from choicegp.inference.mcmc import MORE, MOST_SETTINGS, N_CHAINS, Kept, MCMCInference, duals_at, posterior_of_settings
 
 MOST_SAMPLED = 1500
 """Utilities of shown objects, d times t, up to which they are sampled."""
@@ -24,6 +33,12 @@ _SECONDS_IN_ALL, _SECONDS_OF_A_PAIR = 10.0, 1e-6
 _TARGET = 0.8
 _N_DRAWS = 512  # of Gaussian posteriors
 _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
+_LARGE_SET = 10  # objects: with more, answers without errors say nearly everything
+_SAYS_ALL = -0.5  # log-likelihood of a set at the best utilities, above which answers count as free of errors
+_N_RIVALS, _RIVAL_STEPS, _N_SLOTS = 16, 150, 8
+# Nats of the bound that make a fit e times as probable: a bound is below the evidence of its mode by some nats, by more
+# at one mode than at another.
+_NATS = 2.0
 SAMPLED = "NUTS over utilities and hyperparameters"
 
 
@@ -35,9 +50,11 @@ def n_steps(inference: MCMCInference) -> tuple[int, int]:
     moves = _SECONDS_OF_A_MOVE * prior.n_parts * n**_POWER * (inference.n_moves + 2)
     n_pairs = sum(len(batch.rows) * batch.rows.size for batch in problem.batches)
     likelihood = _SECONDS_OF_A_PAIR * prior.n_utilities * n_pairs
-    n_blocks = int(min(_SECONDS / moves, _SECONDS_IN_ALL / (moves + likelihood)) / BLOCK)
+    share = N_CHAINS / inference.n_chains
+    n_blocks = int(share * min(_SECONDS / moves, _SECONDS_IN_ALL / (moves + likelihood)) / BLOCK)
     n_warm_up = int(np.clip(n_blocks // 4, _FEWEST_BLOCKS // 2, 2 * _FEWEST_BLOCKS))
-    return int(np.clip(n_blocks - n_warm_up, _FEWEST_BLOCKS, _MOST_BLOCKS)) * BLOCK, n_warm_up * BLOCK
+    fewest = int(share * _FEWEST_BLOCKS)
+    return int(np.clip(n_blocks - n_warm_up, fewest, _MOST_BLOCKS)) * BLOCK, n_warm_up * BLOCK
 
 
 def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
@@ -48,7 +65,9 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     problem, posterior = task.problem, before.posterior
     if posterior.n_utilities * problem.n_objects > MOST_SAMPLED:
         return _mixed(task, before)
-    inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True)
+    modes = _modes(task, before)
+    before = modes[0]
+    inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True, modes=modes)
     n_draws, n_warm_up = n_steps(inference)
     inference = inference.of_length(n_draws, n_warm_up)
     state, verdict = run(inference, task.watch.keeper)
@@ -58,8 +77,47 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
     sampled = SAMPLED if inference.n_moves else "NUTS over utilities"
     if inference.redraws:
         sampled += ", mixed over settings of the hyperparameters"
+    n_fits = len({id(one) for one in modes})
+    if n_fits > 1:
+        sampled += f", from {n_fits} fits"
     words = f"{sampled}: {found.message.removesuffix(': ' + MORE)}"
     return before._replace(posterior=found.posterior), words
+
+
+def _modes(task: Task, before: Inferred) -> list[Inferred]:
+    """Return the fits around which chains start, the best first, each as often as its bound says: often ``before``."""
+    if not _has_many_modes(task, before):
+        return [before]
+
+    points = score_points(task.problem, before.posterior.n_utilities, task.seed)
+
+    def rival(number: int) -> Inferred | None:
+        seed = int(np.random.SeedSequence([task.seed, 10, number]).generate_state(1)[0])
+        own = Task(
+            before.prior, task.problem, task.learning, Watch(task.watch.clock), 1, _RIVAL_STEPS, seed=seed,
+            points=points,
+        )  # fmt: skip
+        try:
+            return infer(DenseInference(own))
+        except ChoiceGPError:  # a fit that failed is no rival
+            return None
+
+    rivals = [one for one in in_threads(rival, range(_N_RIVALS), task.n_jobs) if one is not None]
+    fits = sorted([before, *rivals], key=lambda one: -one.elbo)
+    shares = np.cumsum(np.exp([(one.elbo - fits[0].elbo) / _NATS for one in fits]))
+    places = np.searchsorted(shares, shares[-1] * (np.arange(_N_SLOTS) + 0.5) / _N_SLOTS)
+    return [fits[place] for place in places] if len(set(places)) > 1 else fits[:1]
+
+
+def _has_many_modes(task: Task, before: Inferred) -> bool:
+    """Whether sets are large and answered without errors, and nothing limits the time."""
+    problem, posterior = task.problem, before.posterior
+    largest = max((len(batch.rows) for batch in problem.batches), default=0)
+    if posterior.n_utilities == 1 or largest <= _LARGE_SET or posterior.lapse is not None:
+        return False
+    mean = np.pad(posterior.mean, ((0, 0), (0, len(problem.valid) - problem.n_objects)))
+    log_p = float(log_likelihood(mean, problem, None))
+    return task.watch.clock.limit is None and log_p > _SAYS_ALL * problem.n_sets
 
 
 def _mixed(task: Task, before: Inferred) -> tuple[Inferred, str]:

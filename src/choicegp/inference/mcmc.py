@@ -4,7 +4,7 @@
 with which predictions are made.  A move of hyperparameters factorises a few matrices of the order of the objects.
 Where that takes too long, they are drawn from their Gaussian approximation, and only the utilities are exact.
 
-All chains start around the dense fit: a mode that it does not see, they hardly reach.
+Chains start around dense fits: a mode that none of these sees, they hardly reach.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from choicegp.inference.chain import (
 from choicegp.inference.coordinates import hyper_posterior, whiten
 from choicegp.inference.driver import Inferred, Task, Verdict
 from choicegp.inference.posterior import Posterior, draws_of
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.prior import HyperPriors, UtilityPrior
 
 N_CHAINS = 4
 _MOVES = 8e8  # multiplications that the moves of hyperparameters of one step may take
@@ -76,24 +76,32 @@ class MCMCInference:
 
     The posterior of ``before`` gives coordinates and starting points.  Where the time is up during the warm-up, the
     steps are those that are known by then, and one block is made all the same: the result says that it is not
-    complete.  With ``until_mixed``, the draws end before ``task.max_iter`` where the chains have mixed by then.
+    complete.  With ``until_mixed``, the draws end before ``task.max_iter`` where the chains have mixed by then.  The
+    chains start around the fits of ``modes`` in turn, by default all around ``before``; each fit has one at least.
     """
 
     def __init__(
-        self, task: Task, before: Inferred, n_warm_up: int, target_acceptance: float, *, until_mixed: bool = False
-    ) -> None:
-        assert before.sites is not None
+        self, task: Task, before: Inferred, n_warm_up: int, target_acceptance: float, *, until_mixed: bool = False,
+        modes: Sequence[Inferred] = (),
+    ) -> None:  # fmt: skip
         self.task, self.before, self.n_warm_up, self.until_mixed = task, before, n_warm_up, until_mixed
-        prior, learning = before.posterior.prior, task.learning
-        self.hyperpriors = learning.hyperpriors if learning.learn_prior else None
-        approximation = hyper_posterior(prior, before.sites, task.problem, self.hyperpriors)
-        lapse = before.posterior.lapse
-        rate = None if lapse is None else np.asarray(lapse, float)
-        sites, shifts = jax.tree.map(np.asarray, before.sites), approximation.shifts(task.problem.objects)
-        target: Any = np.asarray(target_acceptance, float)
-        self.model = ChainModel(approximation, shifts, sites, task.problem, rate, target)  # type: ignore[arg-type]
-        self.n_moves = _n_moves(approximation.n_learned, prior.n_parts, len(task.problem.valid))
-        self.redraws = approximation.n_learned > 0 and self.n_moves == 0
+        self.hyperpriors = task.learning.hyperpriors if task.learning.learn_prior else None
+        fits = modes or [before]
+        made = {id(one): _chain_model(task, one, self.hyperpriors, target_acceptance) for one in fits}
+        self.models = tuple(made[id(one)] for one in fits)
+        self.n_chains = max(N_CHAINS, len(self.models))
+        n_learned = self.model.approximation.n_learned
+        self.n_moves = _n_moves(n_learned, before.posterior.prior.n_parts, len(task.problem.valid))
+        self.redraws = n_learned > 0 and self.n_moves == 0
+
+    @property
+    def model(self) -> ChainModel:
+        """What the first chain samples, in its coordinates."""
+        return self.models[0]
+
+    def model_of(self, number: int) -> ChainModel:
+        """Return what a chain samples: the same posterior in coordinates of its own."""
+        return self.models[number % len(self.models)]
 
     def of_length(self, n_draws: int, n_warm_up: int) -> "MCMCInference":
         """Return the same inference with other numbers of steps."""
@@ -105,7 +113,7 @@ class MCMCInference:
         """Draw the first positions."""
         self.task.watch.report("warming up", 0, float("nan"))
         shape = (self.before.posterior.prior.n_parts, len(self.task.problem.valid))
-        seeds = [[self.task.seed, number] for number in range(N_CHAINS)]
+        seeds = [[self.task.seed, number] for number in range(self.n_chains)]
         n_learned = self.model.approximation.n_learned
         return MCMCState(tuple(first_chain(np.random.default_rng(seed), shape, n_learned) for seed in seeds))
 
@@ -140,10 +148,10 @@ class MCMCInference:
             # A seed may be larger than JAX's keys take.
             seed = int(np.random.SeedSequence(self.task.seed).generate_state(1)[0])
             key = jax.random.key_data(jax.random.fold_in(jax.random.key(seed), number))
-            made = advance(chains[number], key, *counts, np.asarray(adapt), self.model, self.hyperpriors)
+            made = advance(chains[number], key, *counts, np.asarray(adapt), self.model_of(number), self.hyperpriors)
             return jax.tree.map(np.asarray, made)
 
-        made = in_threads(one, range(len(chains)), min(self.task.n_jobs, N_CHAINS))
+        made = in_threads(one, range(len(chains)), min(self.task.n_jobs, self.n_chains))
         return tuple(chain for chain, _ in made), tuple(block for _, block in made)
 
     def verdict(self, state: MCMCState) -> Verdict | None:
@@ -172,7 +180,7 @@ class MCMCInference:
         of its step.
         """
         n_blocks = len(state.blocks)
-        n = min(MOST_SETTINGS // N_CHAINS, 1 << (n_blocks.bit_length() - 1))
+        n = min(MOST_SETTINGS // self.n_chains, 1 << (n_blocks.bit_length() - 1))
         settings: list[Kept] = []
         in_time = not self.task.watch.is_up
         for number, place in enumerate(np.arange(1, n + 1) * n_blocks // n - 1):
@@ -184,11 +192,21 @@ class MCMCInference:
             if in_time:
                 first = self.n_warm_up + state.n_draws + number * BLOCK
                 ends = self._advanced(chains, first, BLOCK, 0, adapt=False)[1]
-            for chain, end in zip(chains, ends, strict=True):
+            for own, (chain, end) in enumerate(zip(chains, ends, strict=True)):
                 positions = end.positions if in_time else end.positions[-1:]
-                settings.append(duals_at(chain.hyper, positions, self.model))
+                settings.append(duals_at(chain.hyper, positions, self.model_of(own)))
         posterior = posterior_of_settings(self.before.posterior, settings)
         return self.before._replace(posterior=posterior, status=verdict.status, message=verdict.message)
+
+
+def _chain_model(task: Task, before: Inferred, hyperpriors: HyperPriors | None, target_acceptance: float) -> ChainModel:
+    """Return what chains sample, in the coordinates that a dense fit gives."""
+    assert before.sites is not None
+    approximation = hyper_posterior(before.posterior.prior, before.sites, task.problem, hyperpriors)
+    lapse, target = before.posterior.lapse, np.asarray(target_acceptance, float)
+    rate: Any = None if lapse is None else np.asarray(lapse, float)
+    sites, shifts = jax.tree.map(np.asarray, before.sites), approximation.shifts(task.problem.objects)
+    return ChainModel(approximation, shifts, sites, task.problem, rate, target)  # type: ignore[arg-type]
 
 
 def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posterior:

@@ -35,6 +35,8 @@ _ROUGHLY = 5.0  # times the tolerance at which the steps before the last ones en
 _FAST, _SLOW = 0.4, 0.1  # rates of the hyperparameters after the first change of objects, and at least after the last
 _LEFT, _FEWEST = 1e-5, 32  # part of the variance that may be left at the shortest first lengthscale; objects at least
 _FEW = 0.25  # of the objects, at which all steps may be made
+SOME = int(_FEWEST / _FEW)
+"""Objects from which on few of them may say all that there is."""
 _ENOUGH = 0.5  # of the objects: with more inducing ones, steps with all objects take no longer
 
 

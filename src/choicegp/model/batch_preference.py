@@ -33,7 +33,7 @@ from jaxtyping import Bool, Float
 from choicegp.model.derivatives import ExpectedDerivatives
 from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.probit import log_probit, log_probit_and_hazard
-from choicegp.model.shapes import AnyArray
+from choicegp.model.shapes import AnyArray, Masks, MasksOfSets
 
 N_NODES = 32
 """Nodes of the quadrature: log p and its gradient are right to 3e-10 for sets of up to ten objects, 8e-10 for 32."""
@@ -75,9 +75,7 @@ def _noise_nodes(
     return w, log_weight + jnp.log(spread)[None] - 0.5 * w * w
 
 
-def log_best(
-    u: Float[AnyArray, "1 a *batch"], present: Bool[AnyArray, "a ..."], best: Bool[AnyArray, "a ..."]
-) -> Float[Array, "*batch"]:
+def log_best(u: Float[AnyArray, "1 a *batch"], present: Masks, best: Masks) -> Float[Array, "*batch"]:
     """Return log p(o | A, u), the log probability that o is the best of the set, by eq:likelihoodbatch.
 
     Parameters
@@ -112,7 +110,7 @@ def log_best(
 
 
 def expected_best_derivatives(
-    u: Float[AnyArray, "1 a m S"], present: Bool[AnyArray, "a m"], best: Bool[AnyArray, "a m"]
+    u: Float[AnyArray, "1 a m S"], present: MasksOfSets, best: MasksOfSets
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(o | A, u) over samples.
 

@@ -28,18 +28,18 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from choicegp.model.best_object import log_number_of_objects
 from choicegp.model.derivatives import Compared, ExpectedDerivatives, compare, log_products, of_single_objects
 from choicegp.model.likelihood import FLOOR, Pairs, log_number_of_subsets, object_pairs, with_random_answers
 from choicegp.model.log_sums import shares
 from choicegp.model.score_sums import Slopes, averaged_ratio
-from choicegp.model.shapes import AnyArray, Scalar
+from choicegp.model.shapes import Lapse, MasksOfBatch, MasksOfSets, OfBatch, Samples
 from choicegp.model.threshold import is_threshold, log_number_of_answers
 
 
-def winners(compared: Compared, present: Bool[AnyArray, "a *#batch"], pairs: Pairs) -> Float[Array, "d a *batch"]:
+def winners(compared: Compared, present: MasksOfBatch, pairs: Pairs) -> Float[Array, "d a *batch"]:
     """Return q_i(o), the probability that object o is the winner of utility i; 0 for padding."""
     both = zip(compared.above, compared.below, strict=True)
     scores = (log_products(above + FLOOR, below + FLOOR, present, pairs) for above, below in both)
@@ -63,9 +63,7 @@ def _nobody(q: Float[Array, "d c *batch"]) -> Float[Array, "subsets *batch"]:
 
 
 def _coefficients(
-    q: Float[Array, "d a *batch"],
-    chosen: Bool[AnyArray, "a *#batch"],
-    unseen: Bool[AnyArray, "a *#batch"] | None,
+    q: Float[Array, "d a *batch"], chosen: MasksOfBatch, unseen: MasksOfBatch | None
 ) -> tuple[Float[Array, "*batch"], Float[Array, "d a *batch"]]:
     """Return p(C), without a floor, and how it depends on each utility: p = sum_o q_i(o) B_i(o)."""
     d, a = q.shape[:2]
@@ -95,24 +93,17 @@ def _coefficients(
     return jnp.sum(q[0] * coefficients[0], axis=0), jnp.stack(coefficients)
 
 
-def _log_answers(present: Bool[AnyArray, "a *#batch"], threshold: bool, dtype: Any) -> Float[Array, "*#batch"]:
+def _log_answers(present: MasksOfBatch, threshold: bool, dtype: Any) -> Float[Array, "*#batch"]:
     return log_number_of_answers(present) if threshold else log_number_of_subsets(present, dtype)
 
 
-def _floored(
-    p: Float[Array, "*batch"], chosen: Bool[AnyArray, "a *#batch"], n_utilities: int
-) -> Float[Array, "*batch"]:
+def _floored(p: Float[Array, "*batch"], chosen: MasksOfBatch, n_utilities: int) -> Float[Array, "*batch"]:
     excess = jnp.maximum(jnp.sum(chosen, axis=0) - n_utilities, 0)
     return jnp.log(p + FLOOR) + math.log(FLOOR) * excess
 
 
 def log_best_in_one(
-    u: Float[AnyArray, "d a *batch"],
-    present: Bool[AnyArray, "a *#batch"],
-    chosen: Bool[AnyArray, "a *#batch"],
-    lapse: Scalar | None = None,
-    *,
-    threshold: bool = False,
+    u: OfBatch, present: MasksOfBatch, chosen: MasksOfBatch, lapse: Lapse = None, *, threshold: bool = False
 ) -> Float[Array, "*batch"]:
     """Return log p(C | A, u) of sets whose chosen objects come first; trailing axes are a batch.
 
@@ -135,12 +126,7 @@ def log_best_in_one(
 
 
 def expected_best_in_one_derivatives(
-    u: Float[AnyArray, "d a m S"],
-    present: Bool[AnyArray, "a m"],
-    chosen: Bool[AnyArray, "a m"],
-    lapse: Scalar | None = None,
-    *,
-    threshold: bool = False,
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None, *, threshold: bool = False
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples."""
     d, a, _, _ = u.shape
@@ -160,16 +146,14 @@ def expected_best_in_one_derivatives(
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
 
 
-def _slopes(compared: Compared, present: Bool[AnyArray, "a *#batch"], pairs: Pairs) -> Slopes:
+def _slopes(compared: Compared, present: MasksOfBatch, pairs: Pairs) -> Slopes:
     together = (present[pairs.first] & present[pairs.second])[None]
     _, above, below, hazard, hazard_below, _ = compared
     forth, back = above * hazard / (above + FLOOR), below * hazard_below / (below + FLOOR)
     return Slopes(jnp.where(together, forth, 0.0), jnp.where(together, back, 0.0))
 
 
-def answer_probabilities(
-    u: Float[AnyArray, "d a *batch"], *, threshold: bool = False
-) -> Float[Array, "answers *batch"]:
+def answer_probabilities(u: OfBatch, *, threshold: bool = False) -> Float[Array, "answers *batch"]:
     """Return p(C | A, u) of every subset C of one set; bit i of the row number is set where object i is chosen.
 
     With ``threshold``, it is the last object of ``u`` and no member of any subset.
@@ -196,10 +180,7 @@ def answer_probabilities(
 
 
 def log_best_of_one(
-    u: Float[AnyArray, "d a *batch"],
-    present: Bool[AnyArray, "a *#batch"],
-    best: Bool[AnyArray, "a *#batch"],
-    lapse: Scalar | None = None,
+    u: OfBatch, present: MasksOfBatch, best: MasksOfBatch, lapse: Lapse = None
 ) -> Float[Array, "*batch"]:
     """Return the log probability that the best object is the winner of a utility picked at random."""
     if u.shape[1] == 1:
@@ -210,30 +191,27 @@ def log_best_of_one(
     return value if lapse is None else with_random_answers(value, log_number_of_objects(present), lapse)
 
 
-def _of_best(q: Float[Array, "d a *batch"], best: Bool[AnyArray, "a *#batch"]) -> Float[Array, "d *batch"]:
+def _of_best(q: Float[Array, "d a *batch"], best: MasksOfBatch) -> Float[Array, "d *batch"]:
     return jnp.sum(jnp.where(best[None], q, 0.0), axis=1)
 
 
 def expected_best_of_one_derivatives(
-    u: Float[AnyArray, "d a m S"],
-    present: Bool[AnyArray, "a m"],
-    best: Bool[AnyArray, "a m"],
-    lapse: Scalar | None = None,
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of the log probability of the best object over samples."""
     d, a, _, _ = u.shape
     if a == 1:
         return of_single_objects(u)
-    pairs, present, best = object_pairs(a), present[..., None], best[..., None]
+    pairs, present, chosen = object_pairs(a), present[..., None], chosen[..., None]
     compared = compare(u, present, pairs)
     q = winners(compared, present, pairs)
-    own = _of_best(q, best)
+    own = _of_best(q, chosen)
     p = jnp.mean(own, axis=0)
     value, kept = jnp.log(p + FLOOR), jnp.ones_like(p)
     if lapse is not None:
         mixed = with_random_answers(value, log_number_of_objects(present), lapse)
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
-    share = jnp.where(best[None], jnp.ones_like(q[:1]), 0.0)
+    share = jnp.where(chosen[None], jnp.ones_like(q[:1]), 0.0)
     explained = (kept / (d * (p + FLOOR)))[None] * own
     gradient, curvature = averaged_ratio(compared.z, _slopes(compared, present, pairs), share, q, explained, pairs)
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))

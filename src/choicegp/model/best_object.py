@@ -12,16 +12,16 @@ import math
 
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from choicegp.model.derivatives import Compared, ExpectedDerivatives, compare, log_products, of_single_objects
 from choicegp.model.likelihood import FLOOR, Pairs, object_pairs, of_all_pairs, with_random_answers
 from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.score_sums import Slopes, averaged_ratio
-from choicegp.model.shapes import AnyArray, Scalar
+from choicegp.model.shapes import Lapse, Masks, MasksOfBatch, MasksOfSets, OfBatch, Samples
 
 
-def log_number_of_objects(present: Bool[AnyArray, "a ..."]) -> Float[Array, "..."]:
+def log_number_of_objects(present: Masks) -> Float[Array, "..."]:
     """Return the log of the number of objects, one of which is the answer."""
     return jnp.log(jnp.maximum(jnp.sum(present, axis=0), 1.0))
 
@@ -33,10 +33,7 @@ def _standing(compared: Compared) -> tuple[Float[Array, "P *batch"], Float[Array
 
 
 def log_best_object(
-    u: Float[AnyArray, "d a *batch"],
-    present: Bool[AnyArray, "a *#batch"],
-    best: Bool[AnyArray, "a *#batch"],
-    lapse: Scalar | None = None,
+    u: OfBatch, present: MasksOfBatch, best: MasksOfBatch, lapse: Lapse = None
 ) -> Float[Array, "*batch"]:
     """Return log p(o | A, u); trailing axes are a batch.
 
@@ -55,7 +52,7 @@ def log_best_object(
 
 
 def _log_best(
-    compared: Compared, present: Bool[AnyArray, "a *#batch"], best: Bool[AnyArray, "a *#batch"], pairs: Pairs
+    compared: Compared, present: MasksOfBatch, best: MasksOfBatch, pairs: Pairs
 ) -> tuple[Float[Array, "*batch"], Float[Array, "a *batch"]]:
     """Return log p of the best object, and T_o of all."""
     stands = _standing(compared)
@@ -69,10 +66,7 @@ def _log_best(
 
 
 def expected_best_object_derivatives(
-    u: Float[AnyArray, "d a m S"],
-    present: Bool[AnyArray, "a m"],
-    best: Bool[AnyArray, "a m"],
-    lapse: Scalar | None = None,
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(o | A, u) over samples."""
     a = u.shape[1]
@@ -80,18 +74,18 @@ def expected_best_object_derivatives(
         return of_single_objects(u)
     pairs = object_pairs(a)
     compared = compare(u, present[..., None], pairs)
-    value, scores = _log_best(compared, present[..., None], best[..., None], pairs)
+    value, scores = _log_best(compared, present[..., None], chosen[..., None], pairs)
     share, kept = jnp.where(present[..., None], shares(scores), 0.0), jnp.ones_like(value)
     if lapse is not None:
         mixed = with_random_answers(value, log_number_of_objects(present)[:, None], lapse)
         kept, value = jnp.exp(jnp.log1p(-lapse) + value - mixed), mixed
-    own = jnp.where(best[..., None], jnp.ones_like(scores), 0.0)
+    own = jnp.where(chosen[..., None], jnp.ones_like(scores), 0.0)
     slopes = _slopes(compared, present, pairs)
     gradient, curvature = averaged_ratio(compared.z, slopes, own[None], share[None], kept[None], pairs)
     return ExpectedDerivatives(jnp.mean(value, axis=-1), gradient, curvature, jnp.mean(1.0 - kept, axis=-1))
 
 
-def _slopes(compared: Compared, present: Bool[AnyArray, "a m"], pairs: Pairs) -> Slopes:
+def _slopes(compared: Compared, present: MasksOfSets, pairs: Pairs) -> Slopes:
     together = (present[pairs.first] & present[pairs.second])[None, ..., None]
     stands, other_stands = _standing(compared)
     forth = (compared.pair.dominated / stands)[None] * compared.hazard_below

@@ -43,7 +43,7 @@ class OfPeople(Kernel):
 
     def __init__(
         self, kernel: Kernel, n_features: int = 1, n_covariates: int = 1, ratio: ArrayLike = 0.5,
-        lengthscale: ArrayLike = 1.5,
+        lengthscale: ArrayLike = 1.5
     ) -> None:  # fmt: skip
         self.kernel = kernel
         self.log_covariate_ratio = np.log(np.asarray(ratio, float))

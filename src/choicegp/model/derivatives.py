@@ -33,7 +33,7 @@ from choicegp.model.likelihood import (
 )
 from choicegp.model.log_sums import log_sum_exp, shares
 from choicegp.model.probit import probit_and_hazard
-from choicegp.model.shapes import AnyArray, Scalar
+from choicegp.model.shapes import AnyArray, Lapse, MasksOfBatch, MasksOfSets, OfBatch, Samples
 
 TINY = 1e-30  # keeps divisions by 1 - e^p finite in float32; whatever is divided by it is far smaller
 _MULTIPLIED = 16  # factors of which the product is taken before its logarithm
@@ -70,12 +70,7 @@ def of_single_objects(u: Float[AnyArray, "d 1 m S"]) -> ExpectedDerivatives:
 
 
 def expected_derivatives(
-    u: Float[AnyArray, "d a m S"],
-    present: Bool[AnyArray, "a m"],
-    chosen: Bool[AnyArray, "a m"],
-    *,
-    floor: float = FLOOR,
-    lapse: Scalar | None = None,
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None, *, floor: float = FLOOR
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples.
 
@@ -130,7 +125,7 @@ class Compared(NamedTuple):
     pair: PairProbabilities
 
 
-def compare(u: Float[AnyArray, "d a *batch"], present: Bool[AnyArray, "a *#batch"], pairs: Pairs) -> Compared:
+def compare(u: OfBatch, present: MasksOfBatch, pairs: Pairs) -> Compared:
     """Compare the objects of each set in pairs."""
     u = jnp.where(present[None], u, 0.0)  # whatever stands in the padding, NaN too
     z = u[:, pairs.first] - u[:, pairs.second]
@@ -138,7 +133,7 @@ def compare(u: Float[AnyArray, "d a *batch"], present: Bool[AnyArray, "a *#batch
     return Compared(z, above, below, hazard, hazard_below, pair_probabilities(above, below))
 
 
-def compare_once(u: Float[AnyArray, "d a *batch"], present: Bool[AnyArray, "a *#batch"], pairs: Pairs) -> Compared:
+def compare_once(u: OfBatch, present: MasksOfBatch, pairs: Pairs) -> Compared:
     """Do as `compare` does, for several uses: a compiler might compare the objects again for each of them.
 
     It does not take a loop over the utilities apart; with a threshold a set's derivatives take 2.8 ms instead of 4.3.
@@ -180,7 +175,7 @@ class ScoredAnswer(NamedTuple):
 
 
 def answer_terms(
-    compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs, floor: float
+    compared: Compared, present: MasksOfSets, chosen: MasksOfSets, pairs: Pairs, floor: float
 ) -> ScoredAnswer:
     """Return log p of the answers ``chosen``, of which the objects come first, and the terms of its derivatives."""
     z, above, below, hazard, hazard_below, pair = compared
@@ -232,12 +227,7 @@ def mean_square(weight: Float[Array, "m S"], slope: Float[Array, "d a m S"]) -> 
 
 
 def sampled_log_likelihood(
-    u: Float[AnyArray, "d a m S"],
-    present: Bool[AnyArray, "a m"],
-    chosen: Bool[AnyArray, "a m"],
-    *,
-    floor: float = FLOOR,
-    lapse: Scalar | None = None,
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None, *, floor: float = FLOOR
 ) -> Float[Array, "m S"]:
     """Return log p(C | A, u) of m sets for each of S samples, (m, S).
 
@@ -252,7 +242,7 @@ def sampled_log_likelihood(
 
 
 def log_answer(
-    compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs, floor: float
+    compared: Compared, present: MasksOfSets, chosen: MasksOfSets, pairs: Pairs, floor: float
 ) -> Float[Array, "m S"]:
     """Return log p of the answers ``chosen``, of which the objects come first."""
     pair, d, a = compared.pair, len(compared.z), len(present)
@@ -269,8 +259,8 @@ def log_answer(
 
 
 def log_products(
-    ahead: Float[Array, "P *batch"], behind: Float[Array, "P *batch"], present: Bool[AnyArray, "a *#batch"],
-    pairs: Pairs,
+    ahead: Float[Array, "P *batch"], behind: Float[Array, "P *batch"], present: MasksOfBatch,
+    pairs: Pairs
 ) -> Float[Array, "a *batch"]:  # fmt: skip
     """Return S_o from Φ(z) and Φ(-z), the floor included; padding has -inf.
 
@@ -305,11 +295,7 @@ class SingleObjects(NamedTuple):
 
 
 def _single_objects(
-    of_pairs: tuple[Array, ...],
-    present: Bool[AnyArray, "a m"],
-    chosen: Bool[AnyArray, "a m"],
-    pairs: Pairs,
-    floor: float,
+    of_pairs: tuple[Array, ...], present: MasksOfSets, chosen: MasksOfSets, pairs: Pairs, floor: float
 ) -> SingleObjects:
     """Return Z from z, Φ(z), Φ(-z), h(z) and h(-z) of the pairs; log Z and w are 0 where Z is not used."""
     z, above, below, hazard, hazard_below = (part[0] for part in of_pairs)

@@ -9,16 +9,11 @@ from typing import ClassVar
 
 import equinox as eqx
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from choicegp.model import batch_preference, best_in_one, best_object, derivatives, likelihood, threshold
 from choicegp.model.derivatives import ExpectedDerivatives
-from choicegp.model.shapes import AnyArray, Scalar
-
-Samples = Float[AnyArray, "d a m S"]
-Masks = Bool[AnyArray, "a ..."]
-MasksOfSets = Bool[AnyArray, "a m"]
-Lapse = Scalar | None
+from choicegp.model.shapes import AnyArray, Lapse, Masks, MasksOfSets, OfBatch, Samples
 
 
 class ErrorModel(eqx.Module):
@@ -53,14 +48,12 @@ class ErrorModel(eqx.Module):
     def check_size(self, a: int) -> None:
         """Refuse a set of this size where its answers can neither be enumerated nor drawn."""
 
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
+    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
         """Return p(C | A, u) of every subset C of the visible objects, up to a factor; the threshold comes last."""
         raise ValueError(f"errors of the kind {self.name} are for answers of one object")
 
     @abstractmethod
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(C | A, u), (...), at utilities (d, a, ...); can be differentiated."""
 
     def sampled(
@@ -89,6 +82,10 @@ class Discernibility(ErrorModel):
     name: ClassVar[str] = "discernibility"
     n_nodes: ClassVar[int] = 1
     pair_variance: ClassVar[float] = 1.0
+    answers = staticmethod(likelihood.subset_probabilities)
+    log_likelihood = staticmethod(likelihood.log_likelihood)
+    sampled = staticmethod(derivatives.sampled_log_likelihood)
+    expected_derivatives = staticmethod(derivatives.expected_derivatives)
 
     def with_threshold(self) -> ErrorModel:
         """Return the same with a threshold."""
@@ -98,28 +95,6 @@ class Discernibility(ErrorModel):
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestObject().of_kind(kind)
 
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
-        """Return the products of `choicegp.model.likelihood.subset_probabilities`."""
-        return likelihood.subset_probabilities(u)
-
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
-        """Return log p(C | A, u)."""
-        return likelihood.log_likelihood(u, present, chosen, lapse=lapse)
-
-    def sampled(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> Float[Array, "m S"]:
-        """Return log p(C | A, u) for many samples, from probabilities, in a quarter of the time."""
-        return derivatives.sampled_log_likelihood(u, present, chosen, lapse=lapse)
-
-    def expected_derivatives(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples."""
-        return derivatives.expected_derivatives(u, present, chosen, lapse=lapse)
-
 
 class GaussianNoise(ErrorModel):
     """Gaussian noise on the utility of every object, eq:likelihoodbatch: one utility, one best object of each set."""
@@ -128,9 +103,7 @@ class GaussianNoise(ErrorModel):
     n_nodes: ClassVar[int] = batch_preference.N_NODES
     pair_variance: ClassVar[float] = 2.0
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         _check_no_lapse(lapse)
         return batch_preference.log_best(u, present, chosen)
@@ -161,6 +134,10 @@ class WithThreshold(ErrorModel):
     name: ClassVar[str] = "discernibility with a threshold"
     n_nodes: ClassVar[int] = 1
     pair_variance: ClassVar[float] = 1.0
+    answers = staticmethod(threshold.answer_probabilities_with_threshold)
+    log_likelihood = staticmethod(threshold.log_likelihood_with_threshold)
+    sampled = staticmethod(threshold.sampled_with_threshold)
+    expected_derivatives = staticmethod(threshold.expected_derivatives_with_threshold)
 
     @property
     def has_threshold(self) -> bool:
@@ -174,28 +151,6 @@ class WithThreshold(ErrorModel):
     def of_kind(self, kind: str) -> ErrorModel:
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestObject().of_kind(kind)
-
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
-        """Add up the answers with and without the threshold."""
-        return threshold.answer_probabilities_with_threshold(u)
-
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
-        """Return log p(C | A, u)."""
-        return threshold.log_likelihood_with_threshold(u, present, chosen, lapse)
-
-    def sampled(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> Float[Array, "m S"]:
-        """Return log p(C | A, u) for many samples."""
-        return threshold.sampled_with_threshold(u, present, chosen, lapse)
-
-    def expected_derivatives(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples."""
-        return threshold.expected_derivatives_with_threshold(u, present, chosen, lapse)
 
 
 class BestInOne(ErrorModel):
@@ -223,13 +178,11 @@ class BestInOne(ErrorModel):
         """Return the errors of questions of a kind."""
         return self if kind == "keep" else BestOfOne().of_kind(kind)
 
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
+    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
         """Return the probabilities of all answers."""
         return best_in_one.answer_probabilities(u, threshold=self.threshold)
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(C | A, u); the chosen objects come first."""
         return best_in_one.log_best_in_one(u, *_trailing(u, present, chosen), lapse, threshold=self.threshold)
 
@@ -246,18 +199,11 @@ class BestObject(ErrorModel):
     name: ClassVar[str] = "best object"
     n_nodes: ClassVar[int] = 2
     pair_variance: ClassVar[float] = 1.0
+    expected_derivatives = staticmethod(best_object.expected_best_object_derivatives)
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         return best_object.log_best_object(u, *_trailing(u, present, chosen), lapse)
-
-    def expected_derivatives(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples."""
-        return best_object.expected_best_object_derivatives(u, present, chosen, lapse)
 
 
 class BestOfOne(ErrorModel):
@@ -266,18 +212,11 @@ class BestOfOne(ErrorModel):
     name: ClassVar[str] = "best of one utility"
     n_nodes: ClassVar[int] = 2
     pair_variance: ClassVar[float] = 1.0
+    expected_derivatives = staticmethod(best_in_one.expected_best_of_one_derivatives)
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o."""
         return best_in_one.log_best_of_one(u, *_trailing(u, present, chosen), lapse)
-
-    def expected_derivatives(
-        self, u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
-    ) -> ExpectedDerivatives:
-        """Average value, gradient and negative Hessian of log p over samples."""
-        return best_in_one.expected_best_of_one_derivatives(u, present, chosen, lapse)
 
 
 class Mirrored(ErrorModel):
@@ -296,9 +235,7 @@ class Mirrored(ErrorModel):
         """How often each difference of utilities is evaluated."""
         return self.best.n_nodes
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(o | A, u) of the chosen object o, the worst one."""
         return self.best.log_likelihood(-u, present, chosen, lapse)
 

@@ -127,6 +127,10 @@ class Kernel(eqx.Module):
         Kernel
         """
 
+    def directions(self) -> dict[int, float]:
+        """Return the sign, by its number, of each feature with which utilities may only rise (1) or fall (-1)."""
+        return {}
+
     def __add__(self, other: "Kernel") -> "Sum":
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 

@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float, Int
 
 from choicegp.model.log_sums import log_add_exp, log_sum_exp
 from choicegp.model.probit import log_probit, probit_and_hazard
-from choicegp.model.shapes import AnyArray, Scalar
+from choicegp.model.shapes import AnyArray, Lapse, Masks, OfBatch, Scalar
 
 FLOOR = 1e-10
 """Added to every factor, as in the paper's own code: with one utility, two chosen objects are impossible."""
@@ -175,7 +175,7 @@ def log_one_minus_product(
     return jnp.where(faint, log_sum_exp(jnp.where(faint, dominates, 0.0)), clear)
 
 
-def is_normalised(present: Bool[AnyArray, "a ..."], chosen: Bool[AnyArray, "a ..."]) -> Bool[Array, "..."]:
+def is_normalised(present: Masks, chosen: Masks) -> Bool[Array, "..."]:
     """Return in which sets the likelihood with one utility is divided by the sum over single objects.
 
     One object was chosen there, of three or more: of two, the probabilities sum to one as they are.
@@ -193,12 +193,12 @@ def of_all_pairs(ahead: Float[Array, "P *batch"], behind: Float[Array, "P *batch
 
 def log_likelihood(
     u: Float[AnyArray, "d a ..."],
-    present: Bool[AnyArray, "a ..."],
-    chosen: Bool[AnyArray, "a ..."],
+    present: Masks,
+    chosen: Masks,
+    lapse: Lapse = None,
     *,
     sigma: Scalar = 1.0,
     floor: float = FLOOR,
-    lapse: Scalar | None = None,
 ) -> Float[Array, "..."]:
     """Return log p(C | A, u) for one set, or for a batch of them along trailing axes.
 
@@ -259,9 +259,7 @@ def log_likelihood(
     return value if lapse is None else with_lapse(value, present, lapse)
 
 
-def with_lapse(
-    log_p: Float[Array, "*batch"], present: Bool[AnyArray, "a ..."], lapse: Scalar
-) -> Float[Array, "*batch"]:
+def with_lapse(log_p: Float[Array, "*batch"], present: Masks, lapse: Scalar) -> Float[Array, "*batch"]:
     """Return log((1 - lapse) p + lapse / (2^a - 1)): some answers say nothing about the utilities.
 
     A learned constant added to every factor would grow without bound; a mixture per set cannot.
@@ -269,7 +267,7 @@ def with_lapse(
     return with_random_answers(log_p, log_number_of_subsets(present, log_p.dtype), lapse)
 
 
-def log_number_of_subsets(present: Bool[AnyArray, "a ..."], dtype: Any) -> Float[Array, "..."]:
+def log_number_of_subsets(present: Masks, dtype: Any) -> Float[Array, "..."]:
     """Return the log of 2^a - 1, the number of answers that are not empty."""
     # A set of padding alone has no subsets; it counts as a set of one object, whose answer is certain.
     a = jnp.maximum(jnp.sum(present, axis=0), 1).astype(dtype)
@@ -288,9 +286,7 @@ def _members(n_objects: int) -> Bool[np.ndarray, "a subsets"]:
     return (np.arange(2**n_objects) >> np.arange(n_objects)[:, None]) & 1 == 1
 
 
-def subset_probabilities(
-    u: Float[AnyArray, "d a *batch"], *, sigma: float = 1.0, floor: float = FLOOR
-) -> Float[Array, "2**a *batch"]:
+def subset_probabilities(u: OfBatch, *, sigma: float = 1.0, floor: float = FLOOR) -> Float[Array, "2**a *batch"]:
     """Return p(C | A, u) of every subset C of one set, the empty one included (as 0).
 
     These are the paper's products, which do not sum to one over the subsets when a > 2, whatever d is; dividing by

@@ -24,11 +24,11 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from choicegp.model.derivatives import ExpectedDerivatives
-from choicegp.model.error_models import ErrorModel, Lapse, Masks, MasksOfSets, Samples
+from choicegp.model.error_models import ErrorModel
 from choicegp.model.kernels import Covariances, First, Kernel, Second, as_row
 from choicegp.model.prior import UtilityPrior
 from choicegp.model.probit import log_probit_and_hazard
-from choicegp.model.shapes import AnyArray, Parameters
+from choicegp.model.shapes import AnyArray, Lapse, Masks, MasksOfSets, OfBatch, Parameters, Samples
 
 NOISE = 0.1
 """Standard deviation of the error with which a step is known to go up, in units of the scale of people's errors."""
@@ -133,9 +133,7 @@ class Ordered(ErrorModel):
     n_nodes: ClassVar[int] = 1
     pair_variance: ClassVar[float] = NOISE**2
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return the sum over utilities of log Φ((u(first) - u(second)) / NOISE); nobody lapses here."""
         return jnp.sum(log_probit_and_hazard((u[:, 0] - u[:, 1]) / NOISE)[0], axis=0)
 
@@ -152,14 +150,9 @@ class Ordered(ErrorModel):
         return ExpectedDerivatives(value, jnp.stack([slope, -slope], axis=1), curvature, jnp.zeros_like(value))
 
 
-def directions_of(kernels: Kernel) -> dict[int, float]:
-    """Return the signs, by the features' numbers, that the kernels of a prior, or one kernel, ask for."""
-    return kernels.directions() if isinstance(kernels, Monotone) else {}
-
-
 def without_shared_steps(prior: UtilityPrior) -> UtilityPrior:
     """Leave the steps of features with a direction out of a part that is shared by all utilities."""
-    if not prior.shared or not isinstance(prior.kernels, Monotone):
+    if not prior.shared:
         return prior
     own = np.ones(prior.n_parts)
     own[0] = 0.0

@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float
 
 from choicegp.errors import ChoiceGPError
 from choicegp.model.derivatives import ExpectedDerivatives
-from choicegp.model.error_models import ErrorModel, Lapse, Masks, MasksOfSets, Samples
+from choicegp.model.error_models import ErrorModel
 from choicegp.model.likelihood import with_lapse
-from choicegp.model.shapes import AnyArray, Scalar
+from choicegp.model.shapes import AnyArray, Lapse, Masks, MasksOfSets, OfBatch, Samples, Scalar
 
 MOST_OBJECTS = 10
 """Objects of the largest set whose answers are enumerated; without a sampler of its own, no larger set is predicted."""
@@ -114,7 +114,7 @@ class Likelihood(ErrorModel):
                 f"a set has {a} objects; with a likelihood of one's own, sets of at most {MOST_OBJECTS} are predicted"
             )
 
-    def answers(self, u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
+    def answers(self, u: OfBatch) -> Float[Array, "answers *batch"]:
         """Return p(C | A, u), (2**a, ...), of every subset C at utilities ``u`` (d, a, ...).
 
         Bit i of the number of a subset is set where object i is chosen.
@@ -131,9 +131,7 @@ class Likelihood(ErrorModel):
         table = jnp.exp(jax.lax.map(of_subset, subsets))
         return jnp.where(jnp.arange(2**a)[:, None] > 0, table, 0.0).reshape(2**a, *u.shape[2:])
 
-    def log_likelihood(
-        self, u: Float[AnyArray, "d a *batch"], present: Masks, chosen: Masks, lapse: Lapse = None
-    ) -> Float[Array, "*batch"]:
+    def log_likelihood(self, u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None) -> Float[Array, "*batch"]:
         """Return log p(C | A, u), (...), of many sets or at many utilities ``u`` (d, a, ...).
 
         ``present`` and ``chosen`` (a, ...) are masks, and ``lapse`` is the rate of random answers.

@@ -130,7 +130,7 @@ class UtilityPrior(eqx.Module):
     @classmethod
     def create(
         cls, kernel: Kernel, n_features: int, n_utilities: int, effect_variance: float | None = None, *,
-        shared: bool = False,
+        shared: bool = False
     ) -> "UtilityPrior":  # fmt: skip
         """Give every part its own copy of ``kernel``, with one lengthscale per feature."""
         one, n_parts = kernel.for_features(n_features), n_utilities + shared

@@ -48,9 +48,7 @@ def _erfcx(x: Float[AnyArray, "*batch"]) -> Values:
     return value / (1 + 2 * x)
 
 
-def log_probit_and_hazard(
-    z: Float[AnyArray, "*batch"] | float,
-) -> tuple[Values, Values, Values, Values]:
+def log_probit_and_hazard(z: Float[AnyArray, "*batch"] | float) -> tuple[Values, Values, Values, Values]:
     """Return log Φ(z), log Φ(-z), h(z) and h(-z), where h = φ / Φ, at the cost of one erfcx."""
     z = jnp.asarray(z)
     scaled = _erfcx(jnp.abs(z) * _SQRT_HALF)
@@ -69,9 +67,7 @@ def log_probit_and_hazard(
     )
 
 
-def probit_and_hazard(
-    z: Float[AnyArray, "*batch"],
-) -> tuple[Values, Values, Values, Values]:
+def probit_and_hazard(z: Float[AnyArray, "*batch"]) -> tuple[Values, Values, Values, Values]:
     """Return Φ(z), Φ(-z), h(z) and h(-z), without a logarithm."""
     scaled = _erfcx(jnp.abs(z) * _SQRT_HALF)
     gauss = jnp.exp(-0.5 * z * z)

@@ -19,7 +19,7 @@ r      rejected objects
 
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 AnyArray = Array | np.ndarray
 """An array of JAX, which may stand for a value that is not known yet, or an array of NumPy."""
@@ -29,3 +29,19 @@ Parameters = float | Float[AnyArray, "..."]
 
 Scalar = float | Float[AnyArray, ""]
 """One number, as Python, NumPy or JAX hold it."""
+
+Lapse = Scalar | None
+"""Probability that an answer is a random subset; None where nobody lapses."""
+
+Samples = Float[AnyArray, "d a m S"]
+"""Utilities of the objects of sets, at samples."""
+
+Masks = Bool[AnyArray, "a ..."]
+"""Marks objects of sets, of a batch along trailing axes; those of `MasksOfSets` are for many samples."""
+
+MasksOfSets = Bool[AnyArray, "a m"]
+
+OfBatch = Float[AnyArray, "d a *batch"]
+"""Utilities of the objects of sets, of a batch along trailing axes."""
+
+MasksOfBatch = Bool[AnyArray, "a *#batch"]

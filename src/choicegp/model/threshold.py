@@ -49,24 +49,24 @@ from choicegp.model.likelihood import (
     with_random_answers,
 )
 from choicegp.model.log_sums import log_add_exp
-from choicegp.model.shapes import AnyArray, Scalar
+from choicegp.model.shapes import Lapse, Masks, MasksOfSets, OfBatch, Samples
 
 _NOTHING = 1e-30  # a share in a sum that is none
 
 
-def is_threshold(present: Bool[AnyArray, "a ..."], chosen: Bool[AnyArray, "a ..."]) -> Bool[Array, "a ..."]:
+def is_threshold(present: Masks, chosen: Masks) -> Bool[Array, "a ..."]:
     """Mark the threshold of each set: it stands after the chosen objects."""
     place = jnp.arange(len(chosen)).reshape((-1,) + (1,) * (chosen.ndim - 1))
     return jnp.asarray(present) & (place == jnp.sum(chosen, axis=0, keepdims=True))
 
 
-def log_number_of_answers(present: Bool[AnyArray, "a ..."]) -> Float[Array, "..."]:
+def log_number_of_answers(present: Masks) -> Float[Array, "..."]:
     """Return the log of 2^a, the threshold itself left out."""
     return jnp.maximum(jnp.sum(present, axis=0) - 1.0, 0.0) * math.log(2.0)
 
 
 def _both_answers(
-    present: Bool[AnyArray, "a ..."], chosen: Bool[AnyArray, "a ..."]
+    present: Masks, chosen: Masks
 ) -> tuple[Bool[Array, "a ..."], Bool[Array, "a ..."], Bool[Array, "..."]]:
     """Return the answers without and with the threshold, and whether the first is possible: not where it is empty."""
     possible = jnp.any(chosen, axis=0)
@@ -76,10 +76,7 @@ def _both_answers(
 
 
 def log_likelihood_with_threshold(
-    u: Float[AnyArray, "d a *batch"],
-    present: Bool[AnyArray, "a ..."],
-    chosen: Bool[AnyArray, "a ..."],
-    lapse: Scalar | None = None,
+    u: OfBatch, present: Masks, chosen: Masks, lapse: Lapse = None
 ) -> Float[Array, "*batch"]:
     """Return log p(C | A, u) in logs; ``u`` and ``present`` include the threshold, ``chosen`` does not mark it.
 
@@ -101,10 +98,7 @@ def log_likelihood_with_threshold(
 
 
 def sampled_with_threshold(
-    u: Float[AnyArray, "d a m S"],
-    present: Bool[AnyArray, "a m"],
-    chosen: Bool[AnyArray, "a m"],
-    lapse: Scalar | None = None,
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
 ) -> Float[Array, "m S"]:
     """Return log p(C | A, u) of m sets for each of S samples, from probabilities."""
     if u.shape[1] == 1:  # the threshold alone
@@ -118,10 +112,7 @@ def sampled_with_threshold(
 
 
 def expected_derivatives_with_threshold(
-    u: Float[AnyArray, "d a m S"],
-    present: Bool[AnyArray, "a m"],
-    chosen: Bool[AnyArray, "a m"],
-    lapse: Scalar | None = None,
+    u: Samples, present: MasksOfSets, chosen: MasksOfSets, lapse: Lapse = None
 ) -> ExpectedDerivatives:
     """Average value, gradient and negative Hessian of log p(C | A, u) over samples."""
     d, a = u.shape[:2]
@@ -159,9 +150,7 @@ def _share(first: Array, second: Array, possible: Array) -> Array:
     return jnp.where(possible & (share > _NOTHING), share, 0.0)
 
 
-def _one_by_one(
-    compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs
-) -> _Answers:
+def _one_by_one(compared: Compared, present: MasksOfSets, chosen: MasksOfSets, pairs: Pairs) -> _Answers:
     without, with_it, possible = _both_answers(present, chosen)
     first, second = (answer_terms(compared, present, answer, pairs, FLOOR) for answer in (without, with_it))
     share = _share(first.value, second.value, possible[:, None])
@@ -174,9 +163,7 @@ def _one_by_one(
     return _Answers(value, share, first.slope - second.slope, second.slope, of_both)
 
 
-def _together(
-    compared: Compared, present: Bool[AnyArray, "a m"], chosen: Bool[AnyArray, "a m"], pairs: Pairs
-) -> _Answers:
+def _together(compared: Compared, present: MasksOfSets, chosen: MasksOfSets, pairs: Pairs) -> _Answers:
     """Evaluate both answers at once: all pairs without the threshold have the same comparisons in both.
 
     The slope of either answer by z is U h(z) + D h(-z) with U and D common to all utilities, so that the sums over
@@ -256,7 +243,7 @@ def _mean_of_pairs(
     return -laplacian(jnp.stack(products, axis=1), pairs)
 
 
-def answer_probabilities_with_threshold(u: Float[AnyArray, "d a *batch"]) -> Float[Array, "answers *batch"]:
+def answer_probabilities_with_threshold(u: OfBatch) -> Float[Array, "answers *batch"]:
     """Return p(C | A, u) of every subset C of the visible objects, the empty one included; the threshold comes last."""
     table = subset_probabilities(u)
     half = len(table) // 2

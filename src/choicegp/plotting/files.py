@@ -12,10 +12,10 @@ from choicegp.errors import ChoiceGPError
 from choicegp.estimators.base import Estimator
 from choicegp.files import made_folder, replaced_when_complete
 from choicegp.plotting import model_plots
-from choicegp.plotting.calibration_plot import plot_calibration
 from choicegp.plotting.drivers_plot import plot_drivers
 from choicegp.plotting.preferences_plot import plot_preferences
 from choicegp.plotting.style import DPI
+from choicegp.plotting.trust_plots import plot_calibration
 
 if TYPE_CHECKING:
     from choicegp.estimators.choice_gp import ChoiceGP

@@ -17,22 +17,12 @@ from choicegp.compute.programs import program
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
-from choicegp.inference.expectation import sobol_normals
 from choicegp.inference.respondents.personal import AnyPosterior
 from choicegp.model.error_models import Discernibility, ErrorModel, GaussianNoise
 from choicegp.model.likelihood import MAX_ENUMERATED
 from choicegp.model.prior import Objects
-from choicegp.prediction.choices import (
-    LARGE_SAMPLES,
-    N_SAMPLES,
-    SCORE_SAMPLES,
-    Group,
-    asked,
-    groups,
-    log_likelihoods,
-    mean_of_logs,
-)
-from choicegp.prediction.set_utilities import set_utilities
+from choicegp.prediction.choices import LARGE_SAMPLES, N_SAMPLES, SCORE_SAMPLES, log_likelihoods, mean_of_logs
+from choicegp.prediction.set_utilities import Group, asked, groups, points_for, set_utilities
 
 
 def _n_samples(a: int) -> int:
@@ -93,10 +83,9 @@ class BestObjectPredictor(NamedTuple):
 
     def _table(self, objects: Objects) -> np.ndarray:
         a = objects.codes.shape[0]
-        return np.asarray(best_table(self.posterior, objects, self._normals(a, _n_samples(a)), self.errors))
-
-    def _normals(self, a: int, n: int) -> np.ndarray:
-        return sobol_normals(self.posterior.n_sampled, a - 1, n, np.random.default_rng(0))
+        return np.asarray(
+            best_table(self.posterior, objects, points_for(self.posterior, a, _n_samples(a)), self.errors)
+        )
 
     def probabilities(self) -> list[np.ndarray]:
         """P(object is the best of its set), one array per set aligned with ``data.shown``."""
@@ -134,7 +123,7 @@ class BestObjectPredictor(NamedTuple):
                 with np.errstate(divide="ignore"):
                     logs = np.log(np.sum(np.where(chosen, self._table(objects), 0.0), axis=0))
             else:
-                points = self._normals(a, SCORE_SAMPLES)
+                points = points_for(self.posterior, a, SCORE_SAMPLES)
                 values = log_likelihoods(self.posterior, objects, chosen, points, self.errors)
                 logs = np.asarray(mean_of_logs(values, SCORE_SAMPLES))
             result[group.sets] = logs[: len(group.sets)]

@@ -21,10 +21,10 @@ from jax import Array
 
 from choicegp.compute.programs import present_device, program
 from choicegp.data.choices import ChoiceData
-from choicegp.data.packing import sets_by_size, split_sets
+from choicegp.data.packing import split_sets
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.record import Fitted
-from choicegp.inference.expectation import Marginals, sobol_normals
+from choicegp.inference.expectation import Marginals
 from choicegp.inference.respondents.personal import AnyPosterior
 from choicegp.model.error_models import DISCERNIBILITY, BestInOne, Discernibility, ErrorModel
 from choicegp.model.likelihood import FLOOR, MAX_ENUMERATED, MAX_SUMMED, pair_logs
@@ -40,55 +40,16 @@ from choicegp.prediction.answers import (
     probable,
     proposals,
 )
-from choicegp.prediction.set_utilities import SetUtilities, set_utilities
+from choicegp.prediction.set_utilities import Group, SetUtilities, asked, groups, points_for, set_utilities
 from choicegp.prediction.tempering import N_LAST, TemperedMeans, log_sums, tempered_means
 
 N_SAMPLES = 512
 SCORE_SAMPLES = 1024
 LARGE_SAMPLES = 128  # of sets of more than `_WELL_SAMPLED` objects
 _WELL_SAMPLED = 32
-_AT_ONCE = 65_536  # numbers that take a few milliseconds (counted by `_cells`): smaller chunks are filled up to this
-_CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
-_ON_ACCELERATOR = 16_000_000  # the same there, where a chunk's points are worked through in blocks
 _IN_CACHE = 32_768  # numbers in a table of subsets on a CPU, where twice as fast as tables that leave its cache
-_BLOCK = 500_000  # the same where a chunk is worked through in blocks of points
-
-
-class Group(NamedTuple):
-    """Sets of one size: their numbers (n,), where their objects are shown and their rows (a, m); m >= n, padded."""
-
-    sets: np.ndarray
-    places: np.ndarray
-    rows: np.ndarray
-
-
-def groups(data: ChoiceData, cells: Callable[[int], int]) -> Iterator[Group]:
-    """Yield chunks of sets of equal size, each chunk padded to a full one by repeating its last set.
-
-    ``cells`` tells how many numbers a set of that many objects takes while it is worked on.
-    """
-    for sets, by_set in sets_by_size(data.offsets):
-        size = _chunk_size(cells(by_set.shape[1]), len(sets))
-        for start in range(0, len(sets), size):
-            filled = np.minimum(np.arange(start, start + size), len(sets) - 1)
-            places = by_set[filled].T
-            yield Group(sets[start : start + size], places, data.flat_shown[places])
-
-
-def asked(people: np.ndarray | None, data: ChoiceData, group: Group) -> np.ndarray | None:
-    """Return the person of each set of a group (1, m), from the people of all sets; None where all are one."""
-    if people is None:
-        return None
-    return people[np.searchsorted(data.offsets, group.places[:1], side="right") - 1]
-
-
-def _chunk_size(cells: int, n_sets: int) -> int:
-    """Return a power of two, one of few: each is a program to compile, and filling up a small one takes no time."""
-
-    def sets_in(most: int) -> int:
-        return 1 << max(0, (most // cells).bit_length() - 1)
-
-    return max(min(sets_in(_AT_ONCE), 64), min(sets_in(_CELLS), 1024, 1 << (n_sets - 1).bit_length()))
+_BLOCK = 500_000  # numbers in the largest temporary array where a chunk is worked through in blocks of points
+_ON_ACCELERATOR = 16_000_000  # the same there
 
 
 def _cells(a: int, hidden: int = 0) -> int:
@@ -241,9 +202,6 @@ class ChoicePredictor(NamedTuple):
                 X, codes = np.concatenate([X, X[:1]]), np.pad(codes, ((0, 1), (0, 0)), constant_values=THRESHOLD)
             yield group, Objects(X, codes, asked(self.people, self.data, group))
 
-    def _normals(self, a: int, n: int) -> np.ndarray:
-        return sobol_normals(self.posterior.n_sampled, a - 1, n, np.random.default_rng(0))
-
     def probabilities(self) -> list[np.ndarray]:
         """P(object is chosen), one array per set aligned with ``data.shown``."""
         (probability,) = self._of_shown(self._chances)
@@ -301,13 +259,13 @@ class ChoicePredictor(NamedTuple):
         return (np.argmax(scores, axis=0)[None, :] >> np.arange(a)[:, None]) & 1 == 1
 
     def _table(self, objects: Objects) -> np.ndarray:
-        points = self._normals(objects.codes.shape[0], N_SAMPLES)
+        points = points_for(self.posterior, objects.codes.shape[0], N_SAMPLES)
         return np.asarray(subset_table(self.posterior, objects, points, self.errors))
 
     def _answers(self, objects: Objects) -> Answers:
         a, d = len(objects.codes), self.posterior.n_utilities
         self.errors.check_size(a)
-        points = self._normals(a, _n_samples(a))
+        points = points_for(self.posterior, a, _n_samples(a))
         chances = draw_chances(d, a, _n_samples(a), np.random.default_rng(1))
         return jax.tree.map(np.asarray, _drawn_answers(self.posterior, objects, points, chances, self.errors))
 
@@ -323,7 +281,7 @@ class ChoicePredictor(NamedTuple):
         if a > MAX_CONTENDERS:
             return best
         n_points = LARGE_SAMPLES if a <= _WELL_SAMPLED else 32
-        normals = self._normals(n, n_points)
+        normals = points_for(self.posterior, n, n_points)
         for column in range(m):
             tried = proposals(inclusion[:, column], drawn[:, column])
             if hidden:
@@ -374,13 +332,13 @@ class ChoicePredictor(NamedTuple):
     def _scored(self, objects: Objects, chosen: np.ndarray) -> np.ndarray:
         """Return the log of the mean likelihood of answers, log E[p], (m,)."""
         values = log_likelihoods(
-            self.posterior, objects, chosen, self._normals(len(chosen), SCORE_SAMPLES), self.errors
+            self.posterior, objects, chosen, points_for(self.posterior, len(chosen), SCORE_SAMPLES), self.errors
         )
         return np.asarray(mean_of_logs(values, SCORE_SAMPLES))
 
     def _tempered(self, objects: Objects, chosen: np.ndarray, *, lapses: bool = True) -> TemperedMeans:
         """Return the same for answers that few draws explain."""
-        order, points = _chosen_first(chosen, self.errors), self._normals(len(chosen), SCORE_SAMPLES)
+        order, points = _chosen_first(chosen, self.errors), points_for(self.posterior, len(chosen), SCORE_SAMPLES)
         ordered, lapse = np.take_along_axis(chosen, order, 0), self.posterior.lapse if lapses else None
         return jax.tree.map(
             np.asarray, tempered_means(self.posterior, objects, order, ordered, points, lapse, self.errors)

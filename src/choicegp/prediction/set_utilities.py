@@ -1,14 +1,58 @@
-"""The posterior of the utilities inside the sets that are asked about."""
+"""The sets that are asked about, in groups of one size, and the posterior of the utilities inside them."""
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from choicegp.inference.expectation import Marginals, of_differences, samples
+from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import sets_by_size
+from choicegp.inference.expectation import Marginals, of_differences, samples, sobol_normals
 from choicegp.inference.respondents.personal import AnyPosterior, PersonalDraws, PersonalPosterior
 from choicegp.model.prior import Objects, UtilityPrior
+
+_AT_ONCE = 65_536  # numbers that take a few milliseconds: smaller chunks are filled up to this
+_CELLS = 4_000_000  # numbers in the largest temporary array of a chunk
+
+
+class Group(NamedTuple):
+    """Sets of one size: their numbers (n,), where their objects are shown and their rows (a, m); m >= n, padded."""
+
+    sets: np.ndarray
+    places: np.ndarray
+    rows: np.ndarray
+
+
+def groups(data: ChoiceData, cells: Callable[[int], int]) -> Iterator[Group]:
+    """Yield chunks of sets of equal size, each chunk padded to a full one by repeating its last set.
+
+    ``cells`` tells how many numbers a set of that many objects takes while it is worked on.
+    """
+    for sets, by_set in sets_by_size(data.offsets):
+        size = _chunk_size(cells(by_set.shape[1]), len(sets))
+        for start in range(0, len(sets), size):
+            filled = np.minimum(np.arange(start, start + size), len(sets) - 1)
+            places = by_set[filled].T
+            yield Group(sets[start : start + size], places, data.flat_shown[places])
+
+
+def asked(people: np.ndarray | None, data: ChoiceData, group: Group) -> np.ndarray | None:
+    """Return the person of each set of a group (1, m), from the people of all sets; None where all are one."""
+    if people is None:
+        return None
+    return people[np.searchsorted(data.offsets, group.places[:1], side="right") - 1]
+
+
+def _chunk_size(cells: int, n_sets: int) -> int:
+    """Return a power of two, one of few: each is a program to compile, and filling up a small one takes no time."""
+
+    def sets_in(most: int) -> int:
+        return 1 << max(0, (most // cells).bit_length() - 1)
+
+    return max(min(sets_in(_AT_ONCE), 64), min(sets_in(_CELLS), 1024, 1 << (n_sets - 1).bit_length()))
 
 
 class SetUtilities(NamedTuple):
@@ -39,6 +83,11 @@ class SetUtilities(NamedTuple):
         drawn = jax.vmap(samples)(self.marginal, by_setting) + self.moves
         u = jnp.moveaxis(drawn, 0, 3).reshape(p, n + 1, m, n_points)
         return u[:1] + u[1:] if self.shared else u
+
+
+def points_for(posterior: AnyPosterior, n_objects: int, n: int) -> np.ndarray:
+    """Draw the ``n`` points (p, a - 1, 1, n) at which the utilities inside sets of that size are sampled."""
+    return sobol_normals(posterior.n_sampled, n_objects - 1, n, np.random.default_rng(0))
 
 
 def set_utilities(posterior: AnyPosterior, objects: Objects, n_points: int) -> SetUtilities:

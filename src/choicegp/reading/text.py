@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.checks import kind_of, listed
+from choicegp.checks import file_path, listed
 from choicegp.errors import ChoiceGPError, ReadingNote
 from choicegp.files import replaced_when_complete
 from choicegp.reading.cells import numbers_in_text, tidy_id, tidy_numbers
@@ -131,11 +131,7 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
 
 
 def _checked_path(path: str | os.PathLike[str]) -> tuple[Path, str]:
-    if not isinstance(path, str | os.PathLike) or isinstance(path, bytes):
-        raise ChoiceGPError(f"the path must be a file name, not {kind_of(path)}")
-    if "\0" in os.fspath(path) or not os.fspath(path):
-        raise ChoiceGPError(f"{os.fspath(path)!r} is not a file name")
-    file = Path(path)
+    file = file_path(path)
     if file.is_dir():
         raise ChoiceGPError(f"{file} is a folder; name a file in it")
     for suffix in _SUFFIXES:

@@ -8,9 +8,8 @@ import pandas as pd
 from choicegp.checks import counted
 from choicegp.evaluation import metrics
 from choicegp.evaluation.calibration import calibration
-from choicegp.plotting.calibration_plot import draw_calibration, left_out_calibration
 from choicegp.plotting.model_plots import plot_elbo
-from choicegp.plotting.selection_plot import plot_selection
+from choicegp.plotting.trust_plots import draw_calibration, left_out_calibration, plot_selection
 from choicegp.reporting.asked import Asked, part_or_reason, quietly, ranges, sentence
 from choicegp.reporting.html import Markup, bullets, details, element, joined, paragraphs, table
 from choicegp.reporting.summaries import quality_in_words

@@ -7,15 +7,18 @@ whatever the writer says), and the arrays.
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 
+from choicegp.checks import file_path
 from choicegp.errors import ChoiceGPError
 from choicegp.files import replaced_when_complete
+
+if TYPE_CHECKING:
+    from choicegp.model.prior import UtilityPrior
 
 _MADE = TypeVar("_MADE")
 _LARGE = 2**28  # bytes of an unpacked archive, beyond which it is looked at more closely
@@ -26,10 +29,9 @@ def write_archive(
     path: "str | os.PathLike[str]", arrays: dict[str, Any], about: dict[str, Any], *, compressed: bool = True
 ) -> None:
     """Write an archive; a file of that name is replaced only when the new one is complete."""
-    target = _checked_path(path)
-    page = np.array(json.dumps(about | {"arrays": sorted(arrays)}, allow_nan=True))
+    page = np.array(json.dumps(plain(about | {"arrays": sorted(arrays)})))
     members: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()} | {"about": page}
-    with replaced_when_complete(target) as handle:
+    with replaced_when_complete(path) as handle:
         _write(handle, members, zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED)
         # Many columns of zeros and ones can be packed so tightly that they would be refused when they are read; twice,
         # because a reader counts other bytes.
@@ -51,20 +53,19 @@ def read_archive(
     path: "str | os.PathLike[str]",
     make: Callable[[dict[str, Any], dict[str, Any]], _MADE],
     *,
-    kind: str,
-    version: int,
+    versions: Mapping[str, int],
     noun: str = "model",
 ) -> _MADE:
-    """Read an archive of a format and turn its arrays and its page into what ``make`` makes; else a clear error.
+    """Read an archive and turn its arrays and its page into what ``make`` makes; else a clear error.
 
-    Errors speak of a ``noun``.
+    ``versions`` are the newest versions of the formats that are read; errors speak of a ``noun``.
     """
-    source = _checked_path(path)
+    source = file_path(path)
     try:
         if not source.is_file():
             raise ChoiceGPError(f"no such {noun} file")
         with source.open("rb") as stream:
-            arrays, about = _read(stream, kind, version, noun)
+            arrays, about = _read(stream, versions, noun)
     except ChoiceGPError as error:
         raise ChoiceGPError(f"{source}: {error}") from None
     except OSError as error:
@@ -83,7 +84,7 @@ def read_archive(
 def kind_of(path: "str | os.PathLike[str]") -> str:
     """Return the format that an archive names, or nothing: what is wrong with it is said when it is loaded."""
     try:
-        source = _checked_path(path)
+        source = file_path(path)
         if not source.is_file():
             return ""  # a pipe would be waited for
         with source.open("rb") as stream:
@@ -94,13 +95,7 @@ def kind_of(path: "str | os.PathLike[str]") -> str:
         return ""
 
 
-def _checked_path(path: Any) -> Path:
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
-        raise ChoiceGPError(f"a file name is needed; got {path!r}")
-    return Path(path)
-
-
-def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _read(stream: BinaryIO, versions: Mapping[str, int], noun: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not zipfile.is_zipfile(stream):
         raise ChoiceGPError(f"not a choicegp {noun}, or a damaged one (it is not a zip archive)")
     stream.seek(0)
@@ -111,8 +106,10 @@ def _read(stream: BinaryIO, kind: str, version: int, noun: str) -> tuple[dict[st
         about = json.loads(str(archive["about"]))
         if not isinstance(about, dict) or not str(about.get("format")).startswith("choicegp-"):
             raise ChoiceGPError(f"not a choicegp {noun}")
-        if about["format"] != kind:
-            raise ChoiceGPError(f"a file of another kind ({about['format']}, not {kind})")
+        if about["format"] not in versions:
+            wanted = f"a {noun}" if len(versions) > 1 else next(iter(versions))
+            raise ChoiceGPError(f"a file of another kind ({about['format']}, not {wanted})")
+        version = versions[about["format"]]
         if about.get("version") not in range(1, version + 1):
             written = about.get("version")
             raise ChoiceGPError(
@@ -137,6 +134,46 @@ def _check_size(stream: BinaryIO, noun: str) -> None:
 
 def _is_too_tight(size: int, packed: int) -> bool:
     return size > _LARGE and size > _TIGHTEST * packed
+
+
+def check_shapes(arrays: dict[str, Any], prior: "UtilityPrior", *, has_threshold: bool) -> None:
+    """Refuse arrays that do not agree on the numbers of objects, features, utilities and parts of utilities.
+
+    Arrays of wrong shapes, in a file from elsewhere, are often broadcast without an error, and then predict something
+    else.
+    """
+    import jax
+
+    from choicegp.model.prior import Objects
+
+    if has_threshold and prior.log_threshold_variance is None:
+        raise ChoiceGPError("a choicegp model with wrong parts: it has a threshold, and not the variance of that")
+    n_objects, n_features, n_parts = len(arrays["codes"]), arrays["centre"].size, len(arrays["dual"])
+    n_utilities = n_parts - prior.shared
+    n_covariates = np.size(arrays.get("covariates_mean", ()))  # of people: further features of what they see
+    points = (n_objects, n_features + n_covariates)
+    known: dict[str, list[tuple[int, ...]]] = {
+        "codes": [(n_objects,)], "centre": [(n_features,)], "scale": [(n_features,)],
+        "X": [points, (n_parts, *points)], "mean": [(n_utilities, n_objects)], "dual": [(n_parts, n_objects)],
+        "gain": [(n_utilities, n_objects, n_objects), (n_utilities, 0, 0)], "lapse": [()],
+        "elbo_trace": [arrays["elbo_trace"].shape[:1]], "log_effect_variance": [(n_parts,)],
+        "log_threshold_variance": [(n_parts,)],
+    }  # fmt: skip
+    for name, allowed in known.items():
+        if name in arrays:
+            _check(name, arrays[name], allowed)
+    for leaf in jax.tree.leaves(prior.kernels):
+        _check("kernel", leaf, [(n_parts, *np.shape(leaf)[1:])])
+    one = Objects(np.zeros((1, n_features)), np.zeros(1, int))
+    # Nothing is computed here but the shape; a kernel for other features fails.
+    found = jax.eval_shape(prior.covariance, Objects(arrays["X"], arrays["codes"]), one)
+    _check("kernel", found, [(n_parts, n_objects, 1)])
+
+
+def _check(name: str, array: Any, allowed: list[tuple[int, ...]]) -> None:
+    if tuple(array.shape) not in allowed:
+        shapes = " or ".join(map(str, allowed))
+        raise ChoiceGPError(f"a choicegp model with wrong parts: {name} has the shape {array.shape}, not {shapes}")
 
 
 def leaves_of(name: str, tree: Any) -> dict[str, Any]:

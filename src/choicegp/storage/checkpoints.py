@@ -77,7 +77,7 @@ class Checkpoint:
 
     def _found(self) -> dict[str, Any]:
         try:
-            return read_archive(self.path, self._read, kind=FORMAT, version=_VERSION, noun="checkpoint")
+            return read_archive(self.path, self._read, versions={FORMAT: _VERSION}, noun="checkpoint")
         except ChoiceGPError:
             if self.was_asked_for:
                 raise

@@ -35,8 +35,7 @@ from choicegp.model.own_likelihood import Likelihood
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior
 from choicegp.reading.encoding import FeatureEncoding
 from choicegp.reading.sequences import id_array
-from choicegp.storage.archive import leaves_of, numbered, plain, plain_ids, read_archive, write_archive
-from choicegp.storage.shapes import check_shapes
+from choicegp.storage.archive import check_shapes, leaves_of, numbered, plain_ids, read_archive, write_archive
 from choicegp.storage.studies import packed_covariates, packed_study, unpacked_covariates, unpacked_study
 
 if TYPE_CHECKING:
@@ -90,14 +89,21 @@ def save_model(path: "str | os.PathLike[str]", kind: str, params: dict[str, Any]
     write_archive(path, arrays, {"format": kind, "version": 1} | page | {"params": _packed_params(params)})
 
 
-def load_model(path: "str | os.PathLike[str]", kind: str, make: Callable[[dict[str, Any], Any], _MODEL]) -> _MODEL:
-    """Read a model file of a kind, and make the model from its options and its record; else a clear error."""
-    known = FORMATS[kind]
+def load_model(
+    path: "str | os.PathLike[str]", make: Callable[[str, dict[str, Any]], Callable[[Any], _MODEL]], kind: str = ""
+) -> _MODEL:
+    """Read a model file, perhaps of a given kind only; else a clear error.
+
+    ``make`` takes the kind and the options of the estimator, and returns what makes the model of its record.
+    """
 
     def made(arrays: Arrays, page: Page) -> _MODEL:
-        return make(_unpacked_params(page["params"]), known.unpack(arrays, page))
+        known = make(page["format"], _unpacked_params(page["params"]))
+        return known(FORMATS[page["format"]].unpack(arrays, page))
 
-    return read_archive(path, made, kind=kind, version=known.version)
+    return read_archive(
+        path, made, versions={name: known.version for name, known in FORMATS.items() if kind in ("", name)}
+    )
 
 
 # What the formats have in common
@@ -125,7 +131,7 @@ def _packed_params(params: dict[str, Any]) -> Page:
             packed[name] = value.to_json()
         elif isinstance(value, np.ndarray):
             packed[name] = value.tolist()
-    return plain(packed)
+    return packed
 
 
 def _unpacked_params(packed: Page) -> dict[str, Any]:
@@ -216,14 +222,6 @@ def _unpacked_data_if_any(arrays: Arrays, page: Page, encoding: FeatureEncoding)
     return _unpacked_data(arrays, page, encoding) if "data_X" in arrays else None
 
 
-def _packed_result(result: FitResult) -> Page:
-    return plain(result._asdict() | {"elbo_trace": None})
-
-
-def _unpacked_result(packed: Page, trace: np.ndarray) -> FitResult:
-    return FitResult(**packed | {"elbo_trace": trace, "notes": tuple(packed["notes"])})
-
-
 # Utilities that are Gaussian processes
 
 
@@ -255,21 +253,25 @@ def _pack(fitted: Fitted) -> tuple[Arrays, Page]:
     page = {
         "version": max(5, version) if other or data.kinds is not None else version,
         "kernel": structure, "shared": posterior.prior.shared, "encoding": data.encoding.to_json(), "elbo": fitted.elbo,
-        "fit": _packed_result(fitted.result), "known_ids": plain_ids(fitted.codes),
+        "fit": fitted.result.to_json(), "known_ids": plain_ids(fitted.codes),
     }  # fmt: skip
     if other:
         page["errors"] = fitted.errors.name
     if fitted.chosen is not None:
-        page["chosen"] = plain(fitted.chosen._asdict())
+        page["chosen"] = fitted.chosen._asdict()
     return {name: array for name, array in arrays.items() if array is not None}, page | ids | study_page
 
 
 def _unpack(arrays: Arrays, page: Page) -> Fitted:
+    encoding = FeatureEncoding.from_json(page["encoding"])
+    result = FitResult.from_json(page["fit"], arrays["elbo_trace"])
+    known = ERROR_MODELS if page["format"] == _BEST_OBJECT else KEPT_BY
+    errors = known[page.get("errors", DISCERNIBILITY.name)]
     kernel, effects = _rebuilt(page["kernel"], numbered(arrays, "kernel")), arrays.get("log_effect_variance")
     shared = page["version"] >= 4 and page["shared"]
     prior = UtilityPrior(kernel, effects, shared, arrays.get("log_threshold_variance"))
     objects = Objects(arrays["X"], arrays["codes"])
-    check_shapes(arrays, prior)
+    check_shapes(arrays, prior, has_threshold=errors.has_threshold)
     draws, gain = None, arrays["gain"]
     if "draws_inverse" in arrays:
         # Versions before 4: all draws have the same hyperparameters, and no sites are known.
@@ -286,13 +288,10 @@ def _unpack(arrays: Arrays, page: Page) -> Fitted:
         study = unpacked_study(arrays, page, prior, arrays.get("lapse"))
         with computing("cpu"):
             posterior = study.population()
-    result = _unpacked_result(page["fit"], arrays["elbo_trace"])
     if draws is not None and not result.intervals:
         result = result._replace(intervals=_DRAWS_AT_THE_BEST)
     codes = {value: number for number, value in enumerate(page["known_ids"])}
-    known = ERROR_MODELS if page["format"] == _BEST_OBJECT else KEPT_BY
-    errors = known[page.get("errors", DISCERNIBILITY.name)]
-    data = _unpacked_data(arrays, page, FeatureEncoding.from_json(page["encoding"]))
+    data = _unpacked_data(arrays, page, encoding)
     chosen = ChosenNumber(**page["chosen"]) if "chosen" in page else None
     return Fitted(
         posterior, page["elbo"], result, arrays["centre"], arrays["scale"], codes, errors, data, study, chosen
@@ -311,7 +310,7 @@ def _pack_pairs(fitted: "FittedPairs") -> tuple[Arrays, Page]:
     }  # fmt: skip
     return arrays, ids | {
         "kernel": _structure(process.kernels), "encoding": fitted.encoding.to_json(), "evidence": fitted.log_evidence,
-        "fit": _packed_result(fitted.result),
+        "fit": fitted.result.to_json(),
     }  # fmt: skip
 
 
@@ -324,7 +323,7 @@ def _unpack_pairs(arrays: Arrays, page: Page) -> "FittedPairs":
     encoding = FeatureEncoding.from_json(page["encoding"])
     return FittedPairs(
         PairProcess(kernel, points, arrays["dual"], arrays["gain"]), page["evidence"],
-        _unpacked_result(page["fit"], arrays["trace"]), arrays["centre"], arrays["scale"], encoding,
+        FitResult.from_json(page["fit"], arrays["trace"]), arrays["centre"], arrays["scale"], encoding,
         _unpacked_data_if_any(arrays, page, encoding),
     )  # fmt: skip
 
@@ -341,7 +340,7 @@ def _pack_embedding(fitted: "FittedEmbedding") -> tuple[Arrays, Page]:
     }  # fmt: skip
     kept = ("status", "message", "best_epoch", "seconds")
     return arrays, ids | {
-        "fit": plain({name: getattr(result, name) for name in kept}), "n_matrices": len(embedding.matrices),
+        "fit": {name: getattr(result, name) for name in kept}, "n_matrices": len(embedding.matrices),
         "encoding": fitted.encoding.to_json(),
     }  # fmt: skip
 

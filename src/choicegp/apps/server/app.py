@@ -69,11 +69,7 @@ class Page:
     def text(self, template: str, language: Language, **values: Any) -> str:
         """Return the text of a page; whatever is filled in is escaped."""
         return self._templates.get_template(template).render(
-            say=language.say,
-            language=language,
-            title=said(self.study.title, language.code),
-            study=self.study,
-            **values,
+            say=language.say, language=language, title=said(self.study.title, language.code), study=self.study, **values
         )
 
     def message(self, kind: str, language: Language, status: int = 200) -> HTMLResponse:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from choicegp.apps import terminal
-from choicegp.apps.server.serve import ServeRequest, serve
+from choicegp.apps.server.command import ServeRequest
+from choicegp.apps.server.serve import serve
 from choicegp.files import made_folder
 
 STUDY = """\

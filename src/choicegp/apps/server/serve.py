@@ -8,9 +8,9 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from choicegp.apps.server.command import ServeRequest
 from choicegp.apps.terminal import say
 from choicegp.checks import counted
 from choicegp.elicitation.store import Store
@@ -18,24 +18,6 @@ from choicegp.errors import ChoiceGPError, StoreError
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_AT_ONCE = 500  # requests; more are turned away rather than kept waiting
-
-
-class ServeRequest(NamedTuple):
-    """What the command was given; see its help."""
-
-    objects: str
-    object_id: str | None = None
-    images: str | None = None
-    db: str = "study.sqlite"
-    study: str | None = None
-    sets: int | None = None
-    set_size: int | None = None
-    host: str = "127.0.0.1"
-    port: int = 8000
-    url: str | None = None
-    new_owner_link: bool = False
-    log: bool = False
-    workers: int = 1
 
 
 def serve(request: ServeRequest) -> None:

@@ -1,4 +1,4 @@
-from choicegp.experiments.markdown import markdown_table
+from choicegp.experiments.results import markdown_table
 
 
 def test_a_table_has_a_row_for_each_line_and_empty_cells():
