@@ -12,6 +12,7 @@ from choicegp.errors import ChoiceGPError
 from choicegp.inference import intervals, mcmc
 from choicegp.inference.chain import BLOCK
 from choicegp.inference.coordinates import hyper_posterior
+from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Task, Watch
 from choicegp.inference.intervals import MOST_SAMPLED, with_intervals
 from choicegp.inference.mcmc import MOST_SETTINGS
@@ -224,6 +225,14 @@ def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_
     few = mcmc.MCMCInference(task, modes[0], BLOCK, 0.8, modes=modes[:3])
     assert few.n_chains == 4
     assert few.model_of(3) is few.model_of(0)
+
+
+def test_there_are_as_many_other_fits_as_there_is_time_for(fit, problem, many_modes, monkeypatch):
+    monkeypatch.setattr(intervals, "_NATS", np.inf)
+    seconds = 36 * DenseInference(task_of(fit, problem)).work_of_step(None)
+    for limit, n_fits in ((1.5, 2), (0.5, 1)):
+        monkeypatch.setattr(intervals, "_SECONDS_OF_RIVALS", limit * seconds)
+        assert len(set(map(id, intervals._modes(task_of(fit, problem), fit)))) == n_fits
 
 
 def test_better_fits_have_more_chains(fit, problem, many_modes, monkeypatch):

@@ -36,6 +36,7 @@ _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings tog
 _LARGE_SET = 10  # objects: with more, answers without errors say nearly everything
 _SAYS_ALL = -0.5  # log-likelihood of a set at the best utilities, above which answers count as free of errors
 _N_RIVALS, _RIVAL_STEPS, _N_SLOTS = 16, 150, 8
+_SECONDS_OF_RIVALS = 32.0  # on one core: with many large sets there are fewer rivals
 # Nats of the bound that make a fit e times as probable: a bound is below the evidence of its mode by some nats, by more
 # at one mode than at another.
 _NATS = 2.0
@@ -88,7 +89,9 @@ def _modes(task: Task, before: Inferred) -> list[Inferred]:
     """Return the fits around which chains start, the best first, each as often as its bound says: often ``before``."""
     if not _has_many_modes(task, before):
         return [before]
-
+    seconds = _RIVAL_STEPS * DenseInference(task).work_of_step(None)  # type: ignore[arg-type]  # the same at any state
+    n_rivals = min(_N_RIVALS, int(_SECONDS_OF_RIVALS / seconds))
+    task.watch.report("seeking other modes", 0, before.elbo)
     points = score_points(task.problem, before.posterior.n_utilities, task.seed)
 
     def rival(number: int) -> Inferred | None:
@@ -102,7 +105,7 @@ def _modes(task: Task, before: Inferred) -> list[Inferred]:
         except ChoiceGPError:  # a fit that failed is no rival
             return None
 
-    rivals = [one for one in in_threads(rival, range(_N_RIVALS), task.n_jobs) if one is not None]
+    rivals = [one for one in in_threads(rival, range(n_rivals), task.n_jobs) if one is not None]
     fits = sorted([before, *rivals], key=lambda one: -one.elbo)
     shares = np.cumsum(np.exp([(one.elbo - fits[0].elbo) / _NATS for one in fits]))
     places = np.searchsorted(shares, shares[-1] * (np.arange(_N_SLOTS) + 0.5) / _N_SLOTS)
