@@ -255,7 +255,8 @@ def people(args: argparse.Namespace) -> None:
                     taken = time.process_time() - begun
                     with path.open("a") as file:
                         file.write(json.dumps(row | scores | {"seconds": taken}) + "\n")
-                    print(*row.values(), *(f"{n}: {scores[n]:.3f}" for n in ("12", "24", "36", "40", "60") if n in scores),
+                    shown = [n for n in ("12", "24", "36", "40", "60") if n in scores]
+                    print(*row.values(), *(f"{n}: {scores[n]:.3f}" for n in shown),
                           f"{taken:.0f} s", flush=True)  # fmt: skip
 
 
@@ -439,7 +440,8 @@ def refits(args: argparse.Namespace) -> None:
             table = pd.DataFrame(taken, columns=["answers", "objects", "from scratch", "seconds", "of processors"])
             print(f"d = {d}, {how}: the first {table['seconds'][0]:.1f} s; then")
             for scratch, own in table[1:].groupby("from scratch"):
-                print(f"  {'also from scratch' if scratch else 'warm'}: {len(own)}, median {own['seconds'].median():.2f} s, "
+                what = "also from scratch" if scratch else "warm"
+                print(f"  {what}: {len(own)}, median {own['seconds'].median():.2f} s, "
                       f"largest {own['seconds'].max():.2f} s")  # fmt: skip
             print(table.sort_values("seconds").tail(6).round(2).to_string(index=False), flush=True)
 

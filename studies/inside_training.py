@@ -56,7 +56,8 @@ def main() -> None:
             words.append(f"{model.elbo_:.1f} {model.fitted_.has_effects} {model.intervals_[-130:]}")
         print(json.dumps({"table": args.table, "seed": args.seed, "way": way, "test": args.test,
                           "accuracy": float(np.mean(right)), "score": float(np.mean(scores)),
-                          "seconds": round(time.process_time() - start, 1), "words": words[0]}), flush=True)  # fmt: skip
+                          "seconds": round(time.process_time() - start, 1), "words": words[0]}),
+              flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -104,20 +104,20 @@ def pose(
 
 def _steps(X: np.ndarray, directions: Mapping[int, float], first: int) -> tuple[np.ndarray, tuple[SetBatch, ...]]:
     """Return objects over the range of each feature with a direction, and the pairs of them that it orders."""
-    objects, pairs = [], []
+    objects: list[np.ndarray] = []
+    pairs: list[np.ndarray] = []
     for j, sign in directions.items():
         line = np.tile(X.mean(axis=0), (N_STEPS + 1, 1))
         line[:, j] = np.linspace(X[:, j].min(), X[:, j].max(), N_STEPS + 1)
-        rows = first + len(objects) * len(line) + np.arange(len(line))
-        better, worse = (rows[1:], rows[:-1]) if sign > 0 else (rows[:-1], rows[1:])
+        places = first + len(objects) * len(line) + np.arange(len(line))
+        better, worse = (places[1:], places[:-1]) if sign > 0 else (places[:-1], places[1:])
         objects.append(line)
         pairs.append(np.stack([better, worse]))
     rows = np.concatenate(pairs, axis=1).astype(np.int32)
     n = rows.shape[1]
     chosen = np.repeat([[True], [False]], n, axis=1)
-    return np.concatenate(objects), (
-        SetBatch(rows, np.ones_like(chosen), chosen, np.ones(n), np.full(n, -1), Ordered()),
-    )
+    batch = SetBatch(rows, np.ones_like(chosen), chosen, np.ones(n), np.full(n, -1), Ordered())
+    return np.concatenate(objects), (batch,)
 
 
 def distinct_objects(

@@ -98,7 +98,7 @@ def settle(
     """
 
     def moments(sites: tuple[OwnSites, ...], more: Sites) -> tuple[Array, Array | SharedCovariance]:
-        weighted = [batch.weight * own.precision for batch, own in zip(problem.batches, sites, strict=True)]
+        weighted = [own.precision * batch.weight for batch, own in zip(problem.batches, sites, strict=True)]
         linear = more.linear
         for batch, own in zip(problem.batches, sites, strict=True):
             linear = linear.at[:, batch.rows].add(batch.weight * own.linear)
@@ -236,7 +236,7 @@ class CavityFits:
         self.roots = jnp.asarray(whole_roots(np.asarray(covariance_at(posterior.prior, problem)), problem.valid))
         among = neighbours(problem)
         precision, linear = recovered_sites(posterior, problem)
-        first = Sites(among.of_matrices(np.asarray(precision)), linear)
+        first = Sites(jnp.asarray(among.of_matrices(np.asarray(precision))), linear)
         self.nothing = jax.tree.map(np.zeros_like, first)
         self.among = jax.tree.map(jnp.asarray, among)
         self.full = self._settled(tuple(_no_sites(d, batch) for batch in problem.batches), first, problem)

@@ -46,7 +46,7 @@ def _write(handle: BinaryIO, members: dict[str, np.ndarray], compression: int) -
     with zipfile.ZipFile(handle, "w", compression) as archive:
         for name, array in members.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
-                np.lib.format.write_array(part, array, allow_pickle=False)  # type: ignore[arg-type]
+                np.lib.format.write_array(part, array, allow_pickle=False)
 
 
 def read_archive(
