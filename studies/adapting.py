@@ -19,7 +19,7 @@ from choicegp.fitting.respondents import gathered, infer_study, numbered_respond
 from choicegp.inference.driver import Learning, Task, Watch
 from choicegp.inference.respondents.course import StudyInference
 from choicegp.inference.respondents.steps import Population
-from choicegp.inference.respondents.study import studied
+from choicegp.inference.respondents.study import Known, studied
 
 
 def joint(model: ChoiceGP, prior: Any, data: ChoiceData, *, learn: bool, n_restarts: int) -> ChoiceGP:
@@ -42,6 +42,20 @@ def joint(model: ChoiceGP, prior: Any, data: ChoiceData, *, learn: bool, n_resta
         found = infer_study(StudyInference(task, study, (prior, population), n_restarts=n_restarts))
     posterior = posterior_of(found, study, ids)
     later = fitted._replace(posterior=posterior.population(), codes=codes, data=data, study=posterior, elbo=found.elbo)
+    return ChoiceGP(**model.get_params(deep=False))._keep(later)
+
+
+def at_prior(model: ChoiceGP, prior: Any) -> ChoiceGP:
+    """Return a model with other hyperparameters, and the population that its people's sites then make."""
+    study = model.fitted_.study
+    assert study is not None
+    study = study._replace(prior=prior)
+    said = [study.said_by(crowd, np.arange(len(crowd.people))) for crowd in study.crowds]
+    order = len(study.mean)
+    known = Known(np.eye(order) + sum(own for own, _ in said), np.zeros(order) + sum(own for _, own in said))
+    mean, root, _ = adapting.population_of(known)
+    study = study._replace(mean=np.asarray(mean), root=np.asarray(root))
+    later = model.fitted_._replace(study=study, posterior=study.population())
     return ChoiceGP(**model.get_params(deep=False))._keep(later)
 
 
@@ -71,10 +85,11 @@ def main() -> None:
                       f"{time.perf_counter() - began:.0f} s |", flush=True)  # fmt: skip
 
             say("whole", whole, time.perf_counter())
-            for name, starts, steps in (("adapt", 3, 60), ("adapt, 10 starts", 10, 60), ("adapt, no starts", 0, 60)):
-                adapting._STARTS, adapting._STEPS = starts, steps
-                began = time.perf_counter()
-                say(name, model.adapt(fresh), began)
+            began = time.perf_counter()
+            say("adapt", model.adapt(fresh), began)
+            with computing():
+                other = at_prior(model, found.prior)
+            say("adapt, prior of the whole", other.adapt(fresh), began)
             for name, prior, learn in (
                 ("joint, held", known.prior, False),
                 ("joint, of the whole", found.prior, False),

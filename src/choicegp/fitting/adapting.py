@@ -7,16 +7,17 @@ import numpy as np
 from choicegp.compute.devices import linear_algebra_for
 from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
+from choicegp.data.packing import padded_size
 from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import Fitted
 from choicegp.fitting.respondents import PLUG_IN_PEOPLE, gathered, infer_study, numbered_respondents, posterior_of
 from choicegp.inference.driver import Learning, Task, Watch
 from choicegp.inference.respondents.course import InferredStudy, StudyInference
-from choicegp.inference.respondents.posterior import CrowdSites, StudyPosterior
+from choicegp.inference.respondents.posterior import CrowdSites, StudyPosterior, population_elsewhere
 from choicegp.inference.respondents.steps import Population
-from choicegp.inference.respondents.study import Known, Study, studied
+from choicegp.inference.respondents.study import Known, Study, StudyAnswers, studied
 from choicegp.inference.sites import Sites
-from choicegp.model.prior import Objects
+from choicegp.model.prior import THRESHOLD, Objects
 
 _STEPS, _STARTS = 60, 3
 
@@ -46,10 +47,9 @@ def adapted(fitted: Fitted, data: ChoiceData, options: FitOptions, clock: Clock)
         theirs, X, numbers, people, options.errors, effects=fitted.has_effects, of_people=of_people
     )
     known = known_without(before, ids)
-    d = before.prior.n_utilities
-    study = studied(objects, before.points, answers, len(ids), d, roomy=True)._replace(known=known)
+    study = _posed(before, known, objects, answers, len(ids))
     found = _learned(before, study, options.tol, options.random_state, clock, _STARTS)
-    posterior = _joined(before, posterior_of(found, study, ids, coding))
+    posterior = _joined(before, _concluded(before, known, posterior_of(found, study, ids, coding)))
     note = f"{len(ids)} respondents were learned later, by adapt: {found.status} ({found.message})"
     later = fitted._replace(posterior=posterior.population(), codes=codes, data=whole, study=posterior)
     return later._replace(result=later.result._replace(intervals=PLUG_IN_PEOPLE)).noted(note)
@@ -72,6 +72,48 @@ def _with_own_ids(data: ChoiceData, known: ChoiceData) -> ChoiceData:
     return replace(data, object_ids=np.array(renamed))
 
 
+def _posed(before: StudyPosterior, known: Known, objects: Objects, answers: StudyAnswers, n_people: int) -> Study:
+    """Pose what is to be learned of some people, given what is known about the population.
+
+    What the population is like elsewhere than at the objects that they saw does not matter.  Objects are filled up with
+    others to a power of two, so that other answers need no other programs.
+    """
+    objects = _filled(objects, before.points)
+    few = len(objects.X) < len(before.points.X)
+    points, known = (objects, known_at(before, known, objects)) if few else (before.points, known)
+    study = studied(objects, points, answers, n_people, before.prior.n_utilities, roomy=True)
+    return study._replace(known=known)
+
+
+def _filled(objects: Objects, others: Objects) -> Objects:
+    """Fill up objects with others, to a power of two where there are enough."""
+    seen = {row.tobytes() for row in np.asarray(objects.X)}
+    codes = np.asarray(others.codes)
+    new = [k for k, row in enumerate(np.asarray(others.X)) if row.tobytes() not in seen]
+    free = np.array([k for k in new if codes[k] != THRESHOLD and codes[k] not in objects.codes], int)
+    more = free[: padded_size(len(objects.X), 0) - len(objects.X)]
+    return Objects(np.concatenate([objects.X, others.X[more]]), np.concatenate([objects.codes, codes[more]]))
+
+
+def known_at(study: StudyPosterior, known: Known, objects: Objects) -> Known:
+    """Return what is known about the population's utilities at some objects, in the coordinates of these objects."""
+    given = study.prior, study.points, objects, *population_of(known)[:2]
+    mean, covariance = (np.asarray(part) for part in population_elsewhere(*given))
+    precision = np.linalg.inv(covariance)
+    precision = 0.5 * (precision + precision.T)
+    return Known(precision, precision @ mean)
+
+
+def _concluded(before: StudyPosterior, known: Known, after: StudyPosterior) -> StudyPosterior:
+    """Bring the population up to date at the points of the fit: with what these people have been found to say."""
+    after, precision, linear = after._replace(points=before.points), *known
+    for crowd in after.crowds:
+        said = after.said_by(crowd, np.arange(len(crowd.people)))
+        precision, linear = precision + said[0], linear + said[1]
+    mean, root, _ = population_of(Known(precision, linear))
+    return after._replace(mean=np.asarray(mean), root=np.asarray(root))
+
+
 def _learned(
     before: StudyPosterior, study: Study, tol: float, seed: int, clock: Clock, n_restarts: int = 0
 ) -> InferredStudy:
@@ -82,7 +124,7 @@ def _learned(
     task = Task(
         before.prior.population, None, learning, Watch(clock), 1, _STEPS, tol, lapse, seed,  # type: ignore[arg-type]
     )  # fmt: skip
-    with linear_algebra_for(len(before.mean)):
+    with linear_algebra_for(len(study.known.linear)):
         start = before.prior, population_of(study.known)
         return infer_study(StudyInference(task, study, start, alone=before.prior.alone, n_restarts=n_restarts))
 
@@ -99,7 +141,7 @@ def learned_by(fitted: Fitted, data: ChoiceData, known: Known, left_out: int) ->
     objects, answers = gathered(
         data, X, numbers, people, fitted.errors, effects=fitted.has_effects, of_people=of_people
     )
-    study = studied(objects, before.points, answers, 1, before.prior.n_utilities)
+    study = _posed(before, known, objects, answers, 1)
     # Weighted with zero, not taken away: the shapes, and so the programs, stay.
     crowds = tuple(
         crowd._replace(sets=tuple(
@@ -107,7 +149,8 @@ def learned_by(fitted: Fitted, data: ChoiceData, known: Known, left_out: int) ->
         ))
         for crowd in study.crowds
     )  # fmt: skip
-    study = study._replace(known=known, crowds=crowds)
+    study = study._replace(crowds=crowds)
+    # What the population is like at other objects than hers is not asked.
     return posterior_of(_learned(before, study, 0.02, 0, Clock(None)), study, ids, coding)
 
 
@@ -145,11 +188,27 @@ def _joined(before: StudyPosterior, after: StudyPosterior) -> StudyPosterior:
         if len(kept):
             sites = Sites(crowd.sites.precision[kept], crowd.sites.linear[kept])
             crowds.append(CrowdSites(crowd.people[kept], crowd.rows[kept], sites))
+    objects, places = _together(
+        before.objects, after.objects, np.concatenate([own.rows.ravel() for own in after.crowds])
+    )
     for own in after.crowds:
-        crowds.append(CrowdSites(moved[own.people], own.rows + len(before.objects.X), own.sites))
+        crowds.append(CrowdSites(moved[own.people], places[own.rows], own.sites))
     crowds = [_one_crowd(alike) for _, alike in _by_width(crowds)]
-    X, codes = (np.concatenate(parts) for parts in zip(before.objects[:2], after.objects[:2], strict=True))
-    return after._replace(objects=Objects(X, codes), crowds=tuple(crowds), ids=ids)
+    return after._replace(objects=objects, crowds=tuple(crowds), ids=ids)
+
+
+def _together(before: Objects, after: Objects, rows: np.ndarray) -> tuple[Objects, np.ndarray]:
+    """Return objects with those of some rows of others, each once, and the places of all others among them."""
+
+    def names(objects: Objects) -> list[tuple[int, bytes]]:
+        each = zip(np.asarray(objects.codes).tolist(), np.asarray(objects.X), strict=True)
+        return [(code, b"" if code == THRESHOLD else row.tobytes()) for code, row in each]
+
+    place, others = {name: k for k, name in enumerate(names(before))}, names(after)
+    new = [row for row in np.unique(rows).tolist() if others[row] not in place]
+    place |= {others[row]: len(before.X) + k for k, row in enumerate(new)}
+    whole = Objects(np.concatenate([before.X, after.X[new]]), np.concatenate([before.codes, after.codes[new]]))
+    return whole, np.array([place.get(name, -1) for name in others])
 
 
 def _by_width(crowds: list[CrowdSites]) -> list[tuple[int, list[CrowdSites]]]:

@@ -13,6 +13,7 @@ from choicegp.data.packing import padded_size
 from choicegp.inference.posterior import N_GAUSSIAN, Draws, Posterior
 from choicegp.inference.respondents.blocks import (
     inform,
+    leads,
     places_in,
     population_part,
     tabled,
@@ -182,6 +183,24 @@ class StudyPosterior(NamedTuple):
         mean = np.asarray(self.prior.population.total(jnp.einsum("pij,pj->pi", covariance, mean_dual)))
         nothing = np.zeros((len(mean), 0, 0))
         return Posterior(self.prior.population, self.points, mean, mean_dual, nothing, self.lapse, draws)  # type: ignore[arg-type]
+
+
+@program
+def population_elsewhere(
+    prior: StudyPrior, points: Objects, objects: Objects, mean: Array, root: Array
+) -> tuple[Array, Array]:
+    """Return mean (p t,) and covariance (p t, p t) of the population at t objects, whitened by its prior there.
+
+    ``mean`` and ``root`` are those of v at the points; what the points do not say about the objects is left as it was.
+    """
+    own = prior.population
+    lead, roots = leads(prior, whitening_roots(own, points), points, objects), whitening_roots(own, objects)
+    p, m, t = lead.shape
+    left = own.covariance(objects, objects) - jnp.swapaxes(lead, 1, 2) @ lead
+    through = roots @ jnp.swapaxes(lead, 1, 2)  # (p, t, M)
+    spread = jnp.einsum("ptM,kpM->kpt", through, root.reshape(-1, p, m)).reshape(-1, p * t)
+    unknown = jnp.einsum("pij,pq->piqj", roots @ left @ jnp.swapaxes(roots, 1, 2), jnp.eye(p)).reshape(p * t, p * t)
+    return jnp.einsum("ptM,pM->pt", through, mean.reshape(p, m)).ravel(), spread.T @ spread + unknown
 
 
 @program
