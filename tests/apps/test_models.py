@@ -89,9 +89,11 @@ def test_every_model_has_a_picture(name, kinds, run, tmp_path):
 def test_a_search_takes_the_choices_and_the_options_of_a_model_file(run, monkeypatch):
     asked = searched(monkeypatch)
     data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
+    people = SimpleNamespace(prior=SimpleNamespace(alone=False))
     files = {
-        "a.cgp": ChoiceGP(1, rule="best-in-one", object_effects=False)._keep(SimpleNamespace(data=data)),
+        "a.cgp": ChoiceGP(1, rule="best-in-one", object_effects=False)._keep(SimpleNamespace(data=data, study=None)),
         "b.cgp": BatchPreferenceGP()._keep(SimpleNamespace(data=data)),
+        "c.cgp": ChoiceGP(1, respondents="auto")._keep(SimpleNamespace(data=data, study=people)),
     }
     monkeypatch.setattr(archive, "kind_of", lambda path: files[path]._format)
     monkeypatch.setattr(models, "load", files.get)
@@ -103,6 +105,9 @@ def test_a_search_takes_the_choices_and_the_options_of_a_model_file(run, monkeyp
     assert (code, "whose choices are read already: leave --set-id out" in err) == (2, True)
     assert run("select", "b.cgp")[0] == 0
     assert asked[1][0].kinds.tolist() == ["best"] * 3
+    assert run("select", "c.cgp")[0] == 0
+    assert run("select", "c.cgp", "--people", "individual")[0] == 0
+    assert [options.get("respondents") for _, options in asked] == ["pooled", None, "hierarchical", "individual"]
 
 
 def test_a_threshold_and_a_rule_reach_the_model(run, tmp_path):

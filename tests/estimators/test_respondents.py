@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets, next_set
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, compare, datasets, next_set, select_n_utilities
+from choicegp.fitting import adapting
+from choicegp.inference.respondents import steps
 
 QUICK = {"object_effects": False, "intervals": "none", "n_restarts": 1, "max_iter": 36, "progress": False}
 
@@ -103,6 +105,27 @@ def test_later_answers_are_learned_without_a_fit(model, study, halves):
         np.testing.assert_allclose(one, other, atol=0.05)
 
 
+def test_what_the_population_is_like_at_other_objects_does_not_matter_to_a_visitor(model, halves, monkeypatch):
+    X = halves[0].X
+
+    def answers(shown, chosen):
+        return ChoiceData.from_sets(X, shown, chosen, respondents=["visitor"] * len(shown))
+
+    few = model.adapt(answers([[0, 1, 2], [2, 3, 4], [0, 3, 4]], [[0], [2, 4], [0]]))
+    n_programs = len(steps.run_block._executables)
+    seven = answers([[0, 1, 2], [2, 3, 4], [3, 4, 5], [5, 6, 0]], [[0], [2, 4], [4], [0]])
+    more = model.adapt(seven)
+    assert len(steps.run_block._executables) == n_programs, "other answers need no other programs"
+    monkeypatch.setattr(adapting, "padded_size", lambda n, fineness: len(X))  # as if everything had been seen
+    whole = model.adapt(seven)
+    asked = answers([[0, 1, 7], [2, 5, 9], [8, 10, 11]], [[0], [2], [8]])
+    for one, other in zip(more.predict_proba(asked), whole.predict_proba(asked), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-3)
+    np.testing.assert_allclose(more.utilities(X).mean, whole.utilities(X).mean, atol=0.01)  # steps end at a tolerance
+    assert len(more.fitted_.study.objects.X) == len(X), "every object is there once"
+    assert np.max(np.abs(few.predict_proba(asked)[0] - more.predict_proba(asked)[0])) > 1e-3
+
+
 def test_people_who_are_alone_have_no_population(halves):
     train, test = halves
     model = ChoiceGP(2, respondents="individual", **QUICK).fit(train)
@@ -135,7 +158,7 @@ def test_a_threshold_is_each_persons_own():
     [
         ({"respondents": "each"}, "respondents must be 'pooled', 'individual'"),
         ({"respondents": "hierarchical", "inference": "sparse"}, "does not work with inference='sparse'"),
-        ({"respondents": "hierarchical", "n_utilities": "auto"}, "do not work together"),
+        ({"respondents": "auto", "n_utilities": "auto"}, "not chosen together: pass respondents='hierarchical'"),
     ],
 )
 def test_what_cannot_be_is_said(halves, options, words):
@@ -179,6 +202,17 @@ def test_sets_and_people_are_left_out(model, halves):
     assert set(both.index) == {"pooled", "hierarchical"}
     with pytest.raises(ChoiceGPError, match="with the same left out"):
         compare({"set": by_set, "person": by_person})
+
+
+def test_the_number_of_utilities_of_many_people_is_chosen_by_leaving_sets_out(halves):
+    few = halves[0].take(np.arange(15))
+    found = select_n_utilities(few, 2, respondents="hierarchical", **QUICK)
+    assert list(found.table["start"]) == ["annealed"] * 2
+    assert found.model.respondents_ == (0, 1, 2)
+    assert found.table["elpd"][2] == pytest.approx(found.models[2].loo().elpd)
+    assert found.table["refits"][2] == len(few)
+    by_rule = min(d for d in (1, 2) if found.table["elpd_diff"][d] <= found.table["dse"][d])
+    assert found.n_utilities == by_rule
 
 
 def test_rows_of_another_table_are_other_objects(model, halves):

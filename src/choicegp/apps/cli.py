@@ -15,6 +15,7 @@ from choicegp.apps.options import (
     Jobs,
     ModelFile,
     ModelOptions,
+    People,
     RunOptions,
     Seed,
     TableOptions,
@@ -109,14 +110,7 @@ def fit(
     inference: Annotated[
         str, Option("--inference", metavar="NAME", help="Method: auto, dense, sparse, paper or mcmc.")
     ] = "auto",
-    people: Annotated[
-        str,
-        Option(
-            "--people",
-            metavar="NAME",
-            help="How people (--respondent) are related: pooled (as one), individual, hierarchical or auto.",
-        ),
-    ] = "pooled",
+    people: People = None,
     intervals: Annotated[
         str, Option("--intervals", metavar="auto|none", help="auto: sampled intervals; none: quicker, but too narrow.")
     ] = "auto",
@@ -144,7 +138,7 @@ def fit(
     own = {
         "n_utilities": ("--utilities", utilities, None), "inference": ("--inference", inference, "auto"),
         "intervals": ("--intervals", intervals, "auto"), "max_seconds": ("--max-seconds", max_seconds, None),
-        "respondents": ("--people", people, "pooled"),
+        "respondents": ("--people", people or "pooled", "pooled"),
     }  # fmt: skip
     given |= {argument: (option, value) for argument, (option, value, usual) in own.items() if value != usual}
     data = table.open_folder() if table.is_folder else table.read()
@@ -167,6 +161,7 @@ def select(
     table: TableOptions,
     model: ModelOptions,
     max_utilities: Annotated[int, Option("--max-utilities", min=1, help="Maximum number of utilities to try.")] = 5,
+    people: People = None,
     folds: Annotated[
         int | None, Option("--folds", min=2, show_default=False, help="Break ties by k-fold cross-validation.")
     ] = None,
@@ -181,6 +176,7 @@ def select(
 
     Models with one utility, two, and so on are compared by leave-one-out cross-validation: each set is predicted from
     the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both.
+    With --people hierarchical or individual, the models are of all people, each with her own utilities.
     Instead of a table, pass a model file to compare models of the choices that it was fitted to.
     """
     from pathlib import Path
@@ -192,6 +188,8 @@ def select(
     from choicegp.apps.models import choices_and_options
 
     data, options = choices_and_options(table, model)
+    if people is not None:
+        options["respondents"] = people
     from choicegp.estimators.n_utilities import select_n_utilities
     from choicegp.reporting.summaries import selection_in_words
 

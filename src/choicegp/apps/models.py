@@ -157,4 +157,7 @@ def choices_and_options(table: TableOptions, model: ModelOptions) -> "tuple[Choi
         return data, model.arguments()
     own = fitted.get_params(deep=False)
     given = {argument: value for argument, (_, value) in model.given().items()}
-    return data, {name: own[name] for name in vars(model)} | given
+    # As it was chosen, where it was "auto".
+    study = fitted.fitted_.study
+    people = "pooled" if study is None else "individual" if study.prior.alone else "hierarchical"
+    return data, {name: own[name] for name in vars(model)} | {"respondents": people} | given

@@ -246,6 +246,15 @@ class TableOptions(ReadingOptions):
                 raise ChoiceGPError(f"{option} is for wide tables; add --wide")
 
 
+People = Annotated[
+    str | None,
+    Option(
+        "--people",
+        metavar="NAME",
+        help="How people (--respondent) are related: pooled (as one), individual, hierarchical or auto.",
+        show_default="pooled",
+    ),
+]
 CheckpointFile = Annotated[
     str | None,
     Option(

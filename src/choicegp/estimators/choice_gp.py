@@ -211,11 +211,6 @@ class ChoiceGP(MarketNumbers):
         if isinstance(self.n_utilities, str) and self.n_utilities == "auto":
             from choicegp.estimators.n_utilities import fit_auto
 
-            if self.respondents != "pooled":
-                raise ChoiceGPError(
-                    f"n_utilities='auto' and respondents={self.respondents!r} do not work together: choose the number "
-                    "first, with select_n_utilities on the pooled answers, and give it as n_utilities"
-                )
             return fit_auto(self, data, init, checkpoint)
         options = FitOptions.validated(self.get_params(deep=False))
         if init is not None:

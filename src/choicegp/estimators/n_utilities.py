@@ -11,7 +11,7 @@ from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP, checkpoint_of
-from choicegp.fitting.fit import add_intervals, completed
+from choicegp.fitting.fit import add_intervals, completed, fit_posterior
 from choicegp.fitting.options import MORE_STARTS, FitOptions
 from choicegp.inference.driver import Keeper
 from choicegp.selection.n_utilities import SelectionResult, choose_number
@@ -47,6 +47,9 @@ def select_n_utilities(
     without each fold the whole search is repeated up to the largest of them, hyperparameters included, and the
     smallest number whose log score is within one paired standard error of the best is chosen.  That takes several
     times as long.
+
+    With ``respondents="hierarchical"`` or "individual", models of all people are compared, each fitted by itself, and a
+    set is predicted from the other sets of its person and from what everyone else says.
 
     Parameters
     ----------
@@ -127,7 +130,10 @@ def _fit_auto(model: _MODEL, data: ChoiceData, keeper: Keeper) -> _MODEL:
     chosen = {"n_utilities": fitted.n_utilities, "random_state": selection.model.random_state}
     asked = FitOptions.validated(model.get_params(deep=False) | chosen).decided(data)
     asked = asked._replace(drawn_seed=model.random_state is None)
-    if asked.object_effects is None:
+    if asked.respondents != "pooled":
+        if asked.object_effects is None or asked.intervals:
+            fitted = fit_posterior(data, asked, keeper=keeper.part("rest"), clock=clock)
+    elif asked.object_effects is None:
         fitted = completed(fitted, asked, clock, keeper)
     elif asked.intervals:
         fitted = add_intervals(fitted, asked, clock, keeper)
@@ -140,10 +146,10 @@ def _template(options: dict[str, Any], n_shown: int) -> tuple[dict[str, Any], Fi
     if unknown:
         raise ChoiceGPError(f"select_n_utilities has no option {unknown[0]!r}: it takes the options of ChoiceGP")
     checked = FitOptions.validated(ChoiceGP(1, **options).get_params())
-    if checked.respondents != "pooled":
+    if checked.respondents == "auto":
         raise ChoiceGPError(
-            "the number of utilities is chosen with respondents='pooled'; fit the chosen number with "
-            f"{checked.respondents!r} afterwards"
+            "the number of utilities and respondents='auto' are not chosen together: pass respondents='hierarchical', "
+            "'individual' or 'pooled'"
         )
     if checked.inference in ("sparse", "mcmc"):
         raise ChoiceGPError(

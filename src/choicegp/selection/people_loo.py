@@ -32,6 +32,11 @@ class PeopleDiagnostics(NamedTuple):
 
     gap: np.ndarray
 
+    @property
+    def n_refits(self) -> int:
+        """Number of sets, or of people, of which each was left out by learning again without it."""
+        return len(self.gap)
+
     def __repr__(self) -> str:
         return brief(self)
 

@@ -71,16 +71,22 @@ class Search(NamedTuple):
             if d > 2 and found[d].result.elpd > found[d - 1].result.elpd:
                 # Perhaps one utility less would do as well, and its fit was left in a worse optimum.
                 found[d - 1] = self._scored(self._again(found[d - 1], found[d], "shrunk"), n_jobs)
-            self.keeper.keep("finished", tuple(map(_kept, found.values())))
-            for start, number in (("annealed", d), ("grown", d), ("shrunk", d - 1)):
-                self._part(start, number).forget()
+            if not self._has_people:
+                self.keeper.keep("finished", tuple(map(_kept, found.values())))
+                for start, number in (("annealed", d), ("grown", d), ("shrunk", d - 1)):
+                    self._part(start, number).forget()
             if self.clock.is_up:
                 break
         return found
 
+    @property
+    def _has_people(self) -> bool:
+        """Whether fits are of many people: each begins by itself, and what is kept of it are its own states."""
+        return self.options.respondents != "pooled"
+
     def _finished(self, most: int) -> dict[int, Candidate]:
         """Return the numbers that an earlier process has finished."""
-        kept: tuple[Any, ...] = self.keeper.recall("finished") or ()
+        kept: tuple[Any, ...] = () if self._has_people else self.keeper.recall("finished") or ()
         codes = {i: number for number, i in enumerate(self.data.object_ids)}
         errors = self.options.decided(self.data).errors
         return {
@@ -131,7 +137,7 @@ class Search(NamedTuple):
     def _again(self, found: Candidate, neighbour: Candidate, start: str) -> Candidate:
         """Fit once more from a fit with one utility less or more, and keep the better one."""
         options = self.options._replace(n_utilities=found.fitted.n_utilities).decided(self.data)
-        if options.inference != "dense":
+        if options.inference != "dense" or self._has_people:
             return found
         if self.clock.is_up:
             return found._replace(cut=True)
