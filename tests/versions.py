@@ -1,7 +1,7 @@
 """Run tests on other Pythons, with the newest and the oldest dependencies that the package allows.
 
 Run by hand: ``python tests/versions.py tests/model tests/data``, or for one environment
-``python tests/versions.py --minors 12 --only newest tests/data``. Each environment is made in a temporary folder, or
+``python tests/versions.py tests/data --minors 12 --only newest``. Each environment is made in a temporary folder, or
 kept in the one that ``--folder`` names. Pythons that do not run here are named and passed over. The exit code is 0
 when all tests pass in every environment.
 """

@@ -213,6 +213,7 @@ def _sqlite(name: str, timeout: float) -> tuple[sa.Engine, str]:
             "synchronous=FULL",
             "foreign_keys=ON",
             "secure_delete=ON",
+            "cache_size=-512",  # KiB, of the 5 connections each: a file that grows must not grow in memory, too
         ):
             connection.execute(f"PRAGMA {setting}")
 
