@@ -108,6 +108,7 @@ def settings() -> dict[str, tuple[int, dict[str, str | None]]]:
         found["all cores"] = (every, {threads: None})
     kernels = ["Haswell", "Zen", "Nehalem"] + ["SkylakeX"] * has_avx512()
     found |= {name: (2, {threads: None, "OPENBLAS_CORETYPE": name}) for name in kernels}
+    found |= {f"{name}, 1 core": (1, {threads: None, "OPENBLAS_CORETYPE": name}) for name in kernels}
     found = {name: (cores, variables | {"JAX_PLATFORMS": "cpu"}) for name, (cores, variables) in found.items()}
     if has_accelerator():
         found["accelerator"] = (2, {threads: None, "JAX_PLATFORMS": "cuda,cpu"})

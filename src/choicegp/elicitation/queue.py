@@ -131,9 +131,9 @@ class Queue:
         query = sa.select(sa.func.count()).select_from(JOBS)
         return int(self._database.read(lambda connection: connection.execute(query).scalar_one()))
 
-    def deleted(self) -> set[int]:
-        """Return the numbers of participants who were deleted."""
-        query = sa.select(PARTICIPANTS.c.id).where(PARTICIPANTS.c.state == "deleted")
+    def deleted(self, among: Collection[int]) -> set[int]:
+        """Return who of these participants, by number, was deleted."""
+        query = sa.select(PARTICIPANTS.c.id).where(PARTICIPANTS.c.state == "deleted", PARTICIPANTS.c.id.in_(among))
         return set(self._database.read(lambda connection: connection.execute(query).scalars().all()))
 
     def _text(self, seconds: float = 0.0) -> str:

@@ -101,7 +101,7 @@ class Worker:
         """Forget who was deleted, wherever that was."""
         assert self._learner is not None
         if known := self._learner.known():
-            self._learner.forget(known & self._queue.deleted())
+            self._learner.forget(self._queue.deleted(known))
 
     def _warm_up(self) -> bool:
         """Compile programs before somebody waits for them, the smallest first."""
