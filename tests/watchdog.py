@@ -4,8 +4,8 @@ Where there is an accelerator, it is one setting more.  Every process has a time
 named.  The answers, probabilities of sets that were not seen, must agree with those of the first setting: within 0.001
 where steps are deterministic, within 0.1 where chains are sampled, whose paths part after the smallest rounding error,
 and within 0.02 for sparse inference on an accelerator, which computes in float32 there; all else is float64 everywhere.
-The paths of L-BFGS part, too, and end elsewhere in the flat directions of ``paper-converged`` (by 0.001 after 100 steps,
-and by 0.01 where they had converged, whatever the tolerance): under another kernel of OpenBLAS these agree within 0.02.
+The paths of L-BFGS part, too, and end elsewhere in the flat directions of ``paper-converged`` (by 0.001 after 100
+steps, and by 0.01 where they had converged, whatever the tolerance): with another kernel of OpenBLAS it is 0.02.
 
 Run by hand: ``python tests/watchdog.py``.  The exit code is 0 when nothing hangs, fails or differs.
 """
