@@ -18,8 +18,10 @@ from choicegp.fitting.options import FitOptions
 from choicegp.fitting.respondents import gathered, infer_study, numbered_respondents, posterior_of
 from choicegp.inference.driver import Learning, Task, Watch
 from choicegp.inference.respondents.course import StudyInference
+from choicegp.inference.respondents.posterior import CrowdSites
 from choicegp.inference.respondents.steps import Population
 from choicegp.inference.respondents.study import Known, studied
+from choicegp.inference.sites import Sites
 
 
 def joint(model: ChoiceGP, prior: Any, data: ChoiceData, *, learn: bool, n_restarts: int) -> ChoiceGP:
@@ -59,6 +61,27 @@ def at_prior(model: ChoiceGP, prior: Any) -> ChoiceGP:
     return ChoiceGP(**model.get_params(deep=False))._keep(later)
 
 
+def before_them(model: ChoiceGP, data: ChoiceData) -> ChoiceGP:
+    """Return a model without the people of ``data``; the sites of all others stay."""
+    fitted = model.fitted_
+    study = fitted.study
+    assert study is not None
+    theirs = numbered_respondents(data)[1]
+    mean, root, _ = adapting.population_of(adapting.known_without(study, theirs))
+    stays = [number for number, respondent in enumerate(study.ids) if respondent not in set(theirs)]
+    crowds = []
+    for crowd in study.crowds:
+        kept = np.flatnonzero(np.isin(crowd.people, stays))
+        if len(kept):
+            sites = Sites(crowd.sites.precision[kept], crowd.sites.linear[kept])
+            crowds.append(CrowdSites(np.searchsorted(stays, crowd.people[kept]), crowd.rows[kept], sites))
+    ids = tuple(study.ids[number] for number in stays)
+    study = study._replace(mean=np.asarray(mean), root=np.asarray(root), crowds=tuple(crowds), ids=ids)
+    others = np.flatnonzero([respondent not in set(theirs) for respondent in np.asarray(fitted.data.respondents)])
+    later = fitted._replace(study=study, posterior=study.population(), data=fitted.data.take(others))
+    return ChoiceGP(**model.get_params(deep=False))._keep(later)
+
+
 def main() -> None:
     """Print exact accuracy and log score for the new people."""
     parser = argparse.ArgumentParser()
@@ -90,6 +113,9 @@ def main() -> None:
             with computing():
                 other = at_prior(model, found.prior)
             say("adapt, prior of the whole", other.adapt(fresh), began)
+            with computing():
+                without = before_them(whole, fresh)
+            say("adapt, to the whole without them", without.adapt(fresh), began)
             for name, prior, learn in (
                 ("joint, held", known.prior, False),
                 ("joint, of the whole", found.prior, False),
