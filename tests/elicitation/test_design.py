@@ -9,7 +9,7 @@ import pytest
 from choicegp import ChoiceGP, ChoiceGPError, datasets, next_set, next_set_between, next_sets
 from choicegp.compute.devices import computing
 from choicegp.elicitation.between import shares
-from choicegp.elicitation.design import HOW
+from choicegp.elicitation.design import FEW_ANSWERS, HOW
 from choicegp.elicitation.information import expected_answers
 from choicegp.elicitation.pool import chebyshev, front_objects, pool_of, spread_out
 
@@ -22,7 +22,7 @@ def test_a_seed_gives_one_proposal_of_known_objects(how, ignorant, catalogue):
     first, again = (next_set(model, table, 3, how=how, seconds=PLENTY, random_state=1) for _ in range(2))
     assert first.shown == again.shown
     assert first.value == again.value or np.isnan(first.value)
-    assert first.how == how
+    assert first.how == ("predictive" if how == "staged" else how)
     assert len(set(first.shown)) == 3
     assert set(first.shown) <= set(table.index)
     other = {next_set(model, table, 3, how="random", random_state=seed).shown for seed in range(5)}
@@ -123,6 +123,15 @@ def test_targets_are_asked_about(ignorant, catalogue):
         ignorant(), far, 2, how="predictive", targets=targets[:8], seconds=PLENTY, random_state=0
     ).shown  # fmt: skip
     assert not any(name.startswith("far") for name in shown)
+
+
+def test_stages_follow_the_number_of_answers(ignorant, catalogue):
+    model, table = ignorant(), catalogue(12)
+    for n, how in [(1, "predictive"), (FEW_ANSWERS - 1, "predictive"), (FEW_ANSWERS, "information")]:
+        learned = ChoiceGP(2)._keep(model.fitted_._replace(data=model.data_.take(np.zeros(n, int))))
+        staged = next_set(learned, table, 3, how="staged", seconds=PLENTY, random_state=0)
+        assert staged == next_set(learned, table, 3, how=how, seconds=PLENTY, random_state=0)
+        assert staged.how == how
 
 
 def test_the_best_objects_are_on_the_front():
