@@ -49,11 +49,8 @@ import pandas as pd
 from choicegp import ChoiceData, ChoiceGP, ChoiceSession, datasets, next_set, next_sets
 from choicegp.compute.devices import computing
 from choicegp.data.packing import padded_generously
-from choicegp.elicitation.design import _targets, drawn_at, searched
-from choicegp.elicitation.information import about_targets, expected, expected_answers
-from choicegp.elicitation.pool import pool_of
+from choicegp.elicitation.information import expected, expected_answers
 from choicegp.elicitation.refitting import padded
-from choicegp.elicitation.request import checked
 
 N_OBJECTS, N_FEATURES, SIZE = 100, 3, 4
 SHAPES = ("linear", "ideal", "saturating", "smooth")
@@ -144,36 +141,12 @@ def asked(person: Person, how: str, last: int) -> dict[str, float]:
             return found | {"objects": len(np.unique(shown))}
         if how == "random":
             new = draw(rng, 1)[0]
-        elif how == "fine":
-            new = of_the_best(model, person, shown)
         else:
             avoid = {frozenset(rows.tolist()) for rows in shown}
             found_next = next_set(model, person.table, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
             new = np.array(found_next.shown)
         chosen.append(person.answer(new, n))
         shown.append(new)
-
-
-def of_the_best(model: ChoiceGP, person: Person, shown: list[np.ndarray]) -> np.ndarray:
-    """Return the set that says most about pairs, by many draws, among the best by information and by pairs."""
-    avoid = {frozenset(rows.tolist()) for rows in shown}
-    request = checked(
-        model, person.table, SIZE, "information", avoid=avoid, respondent=None, targets=None, seconds=30.0,
-        lapse=0.02, random_state=len(shown),
-    )  # fmt: skip
-    with computing():
-        pool = pool_of(model.fitted_, person.table, request.rng)
-        drawn = drawn_at(model.fitted_, pool.objects, request, 512)
-        few = drawn._replace(
-            utilities=np.ascontiguousarray(drawn.utilities[:, :, :256]), weights=drawn.weights[:, :256] * 2
-        )
-        targets = _targets(request, pool, drawn, None)
-        said = searched(request, pool, lambda sets: expected(few, sets).information)
-        pairs = searched(request, pool, lambda sets: about_targets(drawn, sets, targets))
-        tried = np.unique(np.concatenate([said.sets[:48], pairs.sets[:48]]), axis=0)
-        many = drawn_at(model.fitted_, pool.objects, request, 4096)
-        values = about_targets(many, tried, _targets(request, pool, many, None))
-    return pool.rows[tried[np.argmax(values)]]
 
 
 def own_work(args: argparse.Namespace) -> Iterator[dict[str, object]]:
