@@ -57,7 +57,7 @@ SHAPES = ("linear", "ideal", "saturating", "smooth")
 FIRST, MOST, OF_RANDOM = 6, 48, 60  # sets: space-filling ones, of a design, of random ones
 IN_LARGE = 1000  # objects
 CHECKED = range(8, 61, 4)
-FEW_CHECKED = (20, 40, 60)
+FEW_CHECKED = (8, 12, 16, 24, 32, 40, 48, 60)  # of random sets
 GROWN = 1.25  # by which the answers have grown when a fit starts from scratch, as in a session
 QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
 
@@ -215,7 +215,7 @@ def summary(paths: list[str]) -> None:
     columns = [str(n) for n in CHECKED if n <= MOST]
     for slips, own in table.groupby("slips"):
         by_how = {how: part.set_index(["shape", "d", "seed"]) for how, part in own.groupby("how")}
-        for how in by_how.keys() - {"random"}:
+        for how in sorted(by_how.keys() - {"random"}):
             people = by_how[how].index.intersection(by_how["random"].index)
             goal = by_how["random"].loc[people, str(OF_RANDOM)].to_numpy()
             curves = by_how[how].loc[people, columns].to_numpy()
@@ -225,14 +225,16 @@ def summary(paths: list[str]) -> None:
                   f"by {MOST}: {np.sum(need > MOST)}")  # fmt: skip
             print("  medians:", ", ".join(f"{shape} {d}: {value:.0f}" for (shape, d), value in
                                           need.groupby(["shape", "d"]).median().items()))  # fmt: skip
-            for other in by_how.keys() - {how}:
+            for other in sorted(by_how.keys() - {how}):
                 both = people.intersection(by_how[other].index)
-                rivals = by_how[other].loc[both, columns].to_numpy()
-                gain = by_how[how].loc[both, columns].to_numpy() - rivals
+                common = [n for n in columns if other != "random" or int(n) in FEW_CHECKED]
+                gain = by_how[how].loc[both, common].to_numpy() - by_how[other].loc[both, common].to_numpy()
                 mean = gain.mean(axis=1)
                 half = 1.96 * mean.std(ddof=1) / np.sqrt(len(mean))
+                halves = 1.96 * gain.std(axis=0, ddof=1) / np.sqrt(len(mean))
                 print(f"  accuracy less that with {other}, after", *(
-                    f"{n}: {value:+.3f}" for n, value in zip(columns, gain.mean(axis=0), strict=True)
+                    f"{n}: {value:+.3f} ± {own_half:.3f}"
+                    for n, value, own_half in zip(common, gain.mean(axis=0), halves, strict=True)
                 ), f"; mean {mean.mean():+.4f} ± {half:.4f} ({len(both)} people)")  # fmt: skip
 
 
