@@ -43,7 +43,7 @@ class Settled(NamedTuple):
     sites : tuple of OwnSites
     mean, covariance : Array (d, t), (d, t, t) or (d, d, t, t)
     change : Array
-        Relative change of the sites in the last step.
+        How far these sites are from those that the marginals ask for, in parts of their size.
     n_steps : Array
     """
 
@@ -59,6 +59,14 @@ class _Past(NamedTuple):
 
     places: Array
     residuals: Array
+
+
+class _Course(NamedTuple):
+    """Where the steps stand: the latest place that was looked at, earlier ones, and the sites of the next."""
+
+    now: Settled
+    past: _Past
+    sites: tuple[OwnSites, ...]
 
 
 @program
@@ -82,10 +90,14 @@ def settle(
             return found.mean, jnp.swapaxes(found.own, 1, 2) @ found.own
         return found.mean, SharedCovariance(found.spread, found.own)
 
-    def step(carry: tuple[Settled, _Past]) -> tuple[Settled, _Past]:
-        now, past = carry
+    def step(carry: _Course) -> _Course:
+        # The conditioning is written once, here: it is a large part of what is compiled.
+        now, past, sites = carry
+        begun = now.n_steps > 0
+        others = jax.tree.map(lambda part: jnp.where(begun, 0.0, part), more)
+        now = Settled(sites, *moments(sites, others), now.change, now.n_steps + 1.0)
         residuals, whole, wanted = [], jnp.full(2, 1e-24), []
-        for batch, draws, old in zip(problem.batches, normals, now.sites, strict=True):
+        for batch, draws, old in zip(problem.batches, normals, sites, strict=True):
             new, gradient = _target(batch, draws, now, lapse)
             turned = new.precision - old.precision
             force = new.linear - old.linear - jnp.einsum("dopm,dpm->dom", turned, now.mean[:, batch.rows])
@@ -96,21 +108,21 @@ def settle(
         residual = _flat([(turned / scale[0], force / scale[1]) for turned, force in residuals])
         n = sum(own.precision.size for own in wanted)
         change = jnp.sqrt(jnp.maximum(jnp.sum(residual[:n] ** 2), jnp.sum(residual[n:] ** 2)))
-        rho = jnp.where(now.n_steps < 1, _FIRST, _DAMPED)
-        place = (1.0 - rho) * _parts(now.sites) + rho * _parts(wanted)
+        rho = jnp.where(begun, _DAMPED, _FIRST)
+        place = (1.0 - rho) * _parts(sites) + rho * _parts(wanted)
         after, past = _extrapolated(place, residual, past, now.n_steps)
-        after_sites = _sites_at(after, wanted)
-        return Settled(after_sites, *moments(after_sites, nothing), change, now.n_steps + 1.0), past
+        return _Course(now._replace(change=change), past, _sites_at(after, wanted))
 
-    def unsettled(carry: tuple[Settled, _Past]) -> Array:
-        now, _ = carry
+    def unsettled(carry: _Course) -> Array:
+        now = carry.now
         return (now.n_steps < 2) | ((now.change > _SETTLED) & (now.n_steps < _MOST_STEPS))
 
-    nothing = jax.tree.map(jnp.zeros_like, more)
-    first = Settled(sites, *moments(sites, more), jnp.asarray(jnp.inf), jnp.asarray(0.0))
+    sites = jax.tree.map(jnp.asarray, sites)
+    nowhere = jax.tree.map(lambda like: jnp.zeros(like.shape), jax.eval_shape(moments, sites, more))
+    first = Settled(sites, *nowhere, jnp.asarray(jnp.inf), jnp.asarray(0.0))
     n_numbers = sum(own.precision.size + own.linear.size for own in sites)
     zeros = jnp.zeros((int(np.clip(_MOST_NUMBERS // n_numbers, 1, _REMEMBERED)), n_numbers))
-    return jax.lax.while_loop(unsettled, step, (first, _Past(zeros, zeros)))[0]
+    return jax.lax.while_loop(unsettled, step, _Course(first, _Past(zeros, zeros), sites)).now
 
 
 def _target(batch: SetBatch, draws: Array, now: Settled, lapse: Array | None) -> tuple[OwnSites, Array]:
@@ -125,18 +137,18 @@ def _target(batch: SetBatch, draws: Array, now: Settled, lapse: Array | None) ->
 
 
 def _extrapolated(place: Array, residual: Array, past: _Past, n_steps: Array) -> tuple[Array, _Past]:
-    """Combine where a step leads with where earlier ones led, and remember it."""
+    """Combine where a step, the first being number 1, leads with where earlier ones led, and remember it."""
     n = len(past.places)
     apart = residual - past.residuals
     gram = apart @ apart.T
-    known = jnp.arange(n) < n_steps
+    known = jnp.arange(n) < n_steps - 1
     # Each difference in units of its own size, so that large ones of the first steps do not hide the latest.
     size = jnp.sqrt(jnp.diag(gram)) + jnp.finfo(gram.dtype).tiny
     both = known[:, None] & known[None, :]
     matrix = jnp.where(both, gram / size[:, None] / size[None, :], 0.0) + jnp.diag(jnp.where(known, _RIDGE, 1.0))
     weights = jnp.linalg.solve(matrix, apart @ residual / size) / size
     weights = jnp.where(known & jnp.all(jnp.isfinite(weights)), weights, 0.0)
-    turn = n_steps.astype(int) % n
+    turn = (n_steps.astype(int) - 1) % n
     kept = _Past(past.places.at[turn].set(place), past.residuals.at[turn].set(residual))
     return place - weights @ (place - past.places), kept
 
