@@ -42,7 +42,8 @@ importlib.import_module("jaxtyping").install_import_hook("choicegp.model", "shap
 QUICKLY_COMPILED = (
     "compute/", "datasets/", "elicitation/", "estimators/", "experiments/", "fitting/", "hostile/", "inference/",
     "model/", "plotting/", "prediction/", "reporting/", "selection/", "storage/", "apps/server/",
-    "apps/test_selection_plot.py", "test_readme.py",
+    "apps/test_cli.py", "apps/test_folders.py", "apps/test_models.py", "apps/test_selection_plot.py",
+    "apps/test_showing.py", "test_readme.py",
 )  # fmt: skip
 
 

@@ -97,6 +97,7 @@ def test_few_programs_serve_all_numbers_of_objects_and_no_sample_changes(posteri
         mean, covariance = map(np.asarray, posterior.mean_and_covariance_at(some))
         scale = np.trace(covariance, axis1=1, axis2=2)[:, None, None] / n
         root = np.linalg.cholesky(covariance + FIRST_JITTER * scale * np.eye(n))
+        root = np.swapaxes(np.linalg.solve(root, covariance), 1, 2)  # without the jitter
         drawn = root @ np.random.default_rng(0).normal(size=(2, n, 3))
         np.testing.assert_allclose(u, np.moveaxis(mean[..., None] + drawn, (0, 1, 2), (2, 1, 0)), atol=1e-8)
     assert len(utilities._joint_roots._executables) == n_programs

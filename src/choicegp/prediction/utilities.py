@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.linalg import solve_triangular
 
 from choicegp.checks import seed, whole_number
 from choicegp.compute.programs import program
@@ -31,10 +32,13 @@ _PART = 2048  # objects compared at a time
 def _root(covariance: Array, real: Array, scale: Array) -> Array:
     """Return roots (p, n, n) of covariances: the rows of real objects, which come first, are as without the others.
 
-    With a ladder of jitters: a posterior covariance is often singular to rounding.
+    With a ladder of jitters: a posterior covariance C is often singular to rounding.  A jitter is no variance, and is
+    taken out again: with C + j I = L L^T the root is C L^-T, whose square is C where C is far larger than j, and much
+    less than j where C is nothing but rounding errors.
     """
     apart = jnp.where(real[:, None] & real, 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2)), jnp.eye(len(real)))
-    return factorise(apart, jnp.full(len(apart), FIRST_JITTER), scale).root
+    found = factorise(apart, jnp.full(len(apart), FIRST_JITTER), scale).root
+    return jax.lax.map(lambda both: solve_triangular(*both, lower=True).T, (found, apart))
 
 
 @program
