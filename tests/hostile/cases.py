@@ -83,6 +83,7 @@ HOSTILE: list[Command | Call] = [
     table("truncated gzip", inputs.truncated_gzip, "is not a readable gzip file", file="choices.csv.gz"),
     table("CSV named Parquet", GOOD, "is not a readable Parquet file", file=PARQUET),
     table("truncated Parquet", inputs.truncated_parquet, "is not a readable Parquet file", file=PARQUET),
+    table("bytes as text", inputs.parquet_with_bytes_as_text, "is not a readable Parquet file", file=PARQUET),
     table("damaged Parquet", inputs.damaged_parquet, "is not a readable Parquet file", file=PARQUET),
     table("four bytes of Parquet", b"PAR1", "is not a readable Parquet file", file=PARQUET),
     table("NUL bytes", swap("red\n1,ink", "r\0d\n1,ink"), "is not text: it has a NUL byte"),

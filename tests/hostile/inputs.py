@@ -91,6 +91,13 @@ def damaged_parquet(folder: Path) -> None:
     path.write_bytes(content)
 
 
+def parquet_with_bytes_as_text(folder: Path) -> None:
+    """Write a Parquet file with a text that is none."""
+    path = folder / "choices.parquet"
+    frame(colour=["crimson", "blue", "crimson", "crimson"]).to_parquet(path, compression=None)
+    path.write_bytes(path.read_bytes().replace(b"crimson", b"crim\xff\xfen"))
+
+
 def parquet_with_columns_twice(folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -364,7 +364,9 @@ def _read_parquet(file: Path, content: bytes) -> FileTable:
     names = table.schema_arrow.names
     _check_names(file, names)
     try:
-        frame = table.read().to_pandas()
+        read = table.read()
+        read.validate(full=True)  # bytes of texts, too, which pandas looks at only later
+        frame = read.to_pandas()
     except Exception as error:
         raise _damaged_parquet(file, error) from error
     if any(name is not None for name in frame.index.names):
