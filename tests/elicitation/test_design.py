@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import numpy as np
 import pandas as pd
 import pytest
@@ -174,6 +175,19 @@ def test_models_are_weighed_by_leave_one_out():
             return self
 
     assert shares([Judged(-10.0), Judged(-10.0 + np.log(3.0))], None) == pytest.approx([0.25, 0.75])
+
+
+def test_a_design_expects_that_people_err_at_least_one_time_in_fifty(ignorant, catalogue):
+    model, table = ignorant(), catalogue(12)
+    none, little, much = (
+        next_set(model, table, 3, lapse=lapse, seconds=PLENTY, random_state=0) for lapse in (0.0, 0.02, 0.3)
+    )
+    assert none == little
+    assert much.value < little.value
+    learned = eqx.tree_at(lambda one: one.lapse, model.posterior_, np.float32(0.3), is_leaf=lambda leaf: leaf is None)
+    erring = ChoiceGP(2)._keep(model.fitted_._replace(posterior=learned))
+    found = next_set(erring, table, 3, seconds=PLENTY, random_state=0)
+    assert found.value == pytest.approx(much.value, abs=1e-6), "the model's own rate is the larger one"
 
 
 def test_errors_say_what_is_wrong(ignorant, catalogue):
