@@ -58,6 +58,7 @@ FIRST, MOST, OF_RANDOM = 6, 48, 60  # sets: space-filling ones, of a design, of 
 IN_LARGE = 1000  # objects
 CHECKED = range(8, 61, 4)
 FEW_CHECKED = (8, 12, 16, 24, 32, 40, 48, 60)  # of random sets
+STAGE = 20  # answers from which on "staged" is "information", before "predictive"
 GROWN = 1.25  # by which the answers have grown when a fit starts from scratch, as in a session
 QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
 
@@ -143,8 +144,10 @@ def asked(person: Person, how: str, last: int) -> dict[str, float]:
             new = draw(rng, 1)[0]
         else:
             avoid = {frozenset(rows.tolist()) for rows in shown}
-            found_next = next_set(model, person.table, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
-            new = np.array(found_next.shown)
+            rung = ("predictive" if n < STAGE else "information") if how == "staged" else how
+            new = np.array(
+                next_set(model, person.table, SIZE, how=rung, avoid=avoid, seconds=30.0, random_state=n).shown
+            )
         chosen.append(person.answer(new, n))
         shown.append(new)
 

@@ -1,20 +1,19 @@
 """The next set: what each design proposes, for any size and rule, and every error message."""
 
 import itertools
-from types import SimpleNamespace
 
+import equinox as eqx
 import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets, next_set, next_set_between, next_sets
+from choicegp import ChoiceGP, ChoiceGPError, datasets, next_set, next_set_between, next_sets
 from choicegp.compute.devices import computing
 from choicegp.elicitation import design
 from choicegp.elicitation.between import shares
-from choicegp.elicitation.design import FEW_ANSWERS, HOW
+from choicegp.elicitation.design import HOW
 from choicegp.elicitation.information import expected_answers
 from choicegp.elicitation.pool import chebyshev, front_objects, pool_of, spread_out
-from choicegp.elicitation.request import _n_answers
 
 PLENTY = 60.0  # seconds
 
@@ -25,7 +24,7 @@ def test_a_seed_gives_one_proposal_of_known_objects(how, ignorant, catalogue):
     first, again = (next_set(model, table, 3, how=how, seconds=PLENTY, random_state=1) for _ in range(2))
     assert first.shown == again.shown
     assert first.value == again.value or np.isnan(first.value)
-    assert first.how == ("predictive" if how == "staged" else how)
+    assert first.how == how
     assert len(set(first.shown)) == 3
     assert set(first.shown) <= set(table.index)
     other = {next_set(model, table, 3, how="random", random_state=seed).shown for seed in range(5)}
@@ -128,25 +127,6 @@ def test_targets_are_asked_about(ignorant, catalogue):
     assert not any(name.startswith("far") for name in shown)
 
 
-def test_stages_follow_the_number_of_answers(ignorant, catalogue):
-    model, table = ignorant(), catalogue(12)
-    for n, how in [(1, "predictive"), (FEW_ANSWERS - 1, "predictive"), (FEW_ANSWERS, "information")]:
-        learned = ChoiceGP(2)._keep(model.fitted_._replace(data=model.data_.take(np.zeros(n, int))))
-        staged = next_set(learned, table, 3, how="staged", seconds=PLENTY, random_state=0)
-        assert staged == next_set(learned, table, 3, how=how, seconds=PLENTY, random_state=0)
-        assert staged.how == how
-
-
-def test_the_answers_of_the_person_who_is_asked_are_counted(ignorant, catalogue):
-    table = catalogue(4).reset_index(drop=True)
-    data = ChoiceData.from_sets(table, [[0, 1], [1, 2], [2, 3]], [[0], [1], [2]], respondents=["Ada", "Bert", "Ada"])
-    fitted = ignorant().fitted_._replace(data=data)
-    assert _n_answers(fitted, None) == 3
-    of_many = fitted._replace(study=SimpleNamespace())
-    assert [_n_answers(of_many, who) for who in ("Ada", "Bert", "a stranger")] == [2, 1, 0]
-    assert _n_answers(fitted._replace(data=None), None) == _n_answers(None, None) == 0
-
-
 def test_the_best_of_many_is_chosen_by_other_draws(ignorant, catalogue, monkeypatch):
     model, table = ignorant(), catalogue(40)
     chosen = next_set(model, table, 3, how="predictive", seconds=PLENTY, random_state=0)
@@ -195,6 +175,19 @@ def test_models_are_weighed_by_leave_one_out():
             return self
 
     assert shares([Judged(-10.0), Judged(-10.0 + np.log(3.0))], None) == pytest.approx([0.25, 0.75])
+
+
+def test_a_design_expects_that_people_err_at_least_one_time_in_fifty(ignorant, catalogue):
+    model, table = ignorant(), catalogue(12)
+    none, little, much = (
+        next_set(model, table, 3, lapse=lapse, seconds=PLENTY, random_state=0) for lapse in (0.0, 0.02, 0.3)
+    )
+    assert none == little
+    assert much.value < little.value
+    learned = eqx.tree_at(lambda one: one.lapse, model.posterior_, np.float32(0.3), is_leaf=lambda leaf: leaf is None)
+    erring = ChoiceGP(2)._keep(model.fitted_._replace(posterior=learned))
+    found = next_set(erring, table, 3, seconds=PLENTY, random_state=0)
+    assert found.value == pytest.approx(much.value, abs=1e-6), "the model's own rate is the larger one"
 
 
 def test_errors_say_what_is_wrong(ignorant, catalogue):

@@ -25,9 +25,7 @@ from choicegp.prediction.people import utilities_of_people
 from choicegp.prediction.utilities import joint_samples
 from choicegp.reading.encoding import FeatureEncoding
 
-HOW = ("random", "space-filling", "uncertain", "information", "predictive", "staged", "best")
-FEW_ANSWERS = 20
-"""Below this number of answers of a person, "staged" asks about the answers to other sets."""
+HOW = ("random", "space-filling", "uncertain", "information", "predictive", "best")
 _N_DRAWS = 256
 _N_DRAWS_AGAIN = 2048  # of the utilities, by which the best sets of a search for "predictive" are compared
 _N_STARTS = 128  # random sets that a search values first
@@ -55,9 +53,8 @@ def next_set(
     how : str
         "random"; "space-filling": objects far from each other and from what was shown; "uncertain": the answer has the
         largest entropy; "information": the answer says most about the utilities; "predictive": the answer says most
-        about the answers to ``targets``; "staged": "predictive" while the model knows fewer than 20 answers, then
-        "information"; "best": each object is the best by a posterior draw of its own under random weights of the
-        utilities, to find the best objects of the catalogue.
+        about the answers to ``targets``; "best": each object is the best by a posterior draw of its own under
+        random weights of the utilities, to find the best objects of the catalogue.
     avoid : collection of frozenset
         Sets of labels that were shown already.  They are not proposed again.
     respondent : object, optional
@@ -127,8 +124,6 @@ def next_sets(
     )  # fmt: skip
     if model is None and how != "random":
         request = request._replace(how="space-filling")
-    if request.how == "staged":
-        request = request._replace(how="predictive" if request.n_answers < FEW_ANSWERS else "information")
     with computing("auto" if model is None else model.device):
         return _DESIGNS[request.how](request, n)
 
