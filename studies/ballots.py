@@ -17,7 +17,7 @@ projects more than of others, and with what was ticked of them more than of othe
 
     python studies/ballots.py fit people|projects FOLD MODEL FOLDER [--data FOLDER]    (MODEL: one of MODELS)
     python studies/ballots.py fit all 0 hierarchical-2 FOLDER
-    python studies/ballots.py report FOLDER [--data FOLDER]
+    python studies/ballots.py report FOLDER [--data FOLDER] [--of MODEL]    (MODEL: what is compared)
     python studies/ballots.py simulate MODEL ... [--seed 0] [--folds 0]    (new projects of simulated ballots)
 """
 
@@ -198,7 +198,7 @@ def scores(probability: np.ndarray, kept: np.ndarray) -> np.ndarray:
     return np.column_stack([logs, np.nanmean(own, axis=0)])
 
 
-def report(ballots: Ballots, folder: Path) -> None:
+def report(ballots: Ballots, folder: Path, of: str) -> None:
     """Print the table of predictors, and how stated weights agree with the model of everything."""
     kept = ballots.kept
     print(f"{kept.shape[0]} voters tick {kept.sum(axis=1).mean():.1f} of {kept.shape[1]} projects on average")
@@ -211,17 +211,15 @@ def report(ballots: Ballots, folder: Path) -> None:
                 if path.exists():
                     _, _, asked, wanted = split(ballots, what, fold)
                     whole[np.ix_(asked, wanted)] = np.load(path)["probability"]
-            found[name] = whole
-        done = np.all([~np.isnan(whole) for whole in found.values()], axis=0)
-        rows, columns = np.flatnonzero(done.any(axis=1)), np.flatnonzero(done.any(axis=0))
-        print(f"{what}: {len(rows)} voters x {len(columns)} projects have all predictions")
-        if not len(rows):
+            if not np.isnan(whole).any():
+                found[name] = whole
+        if of not in found:
+            print(f"{what}: some folds of {of} are missing")
             continue
-        at = np.ix_(rows, columns)
-        of_people = {name: scores(whole[at], kept[at]) for name, whole in found.items()}
+        of_people = {name: scores(whole, kept) for name, whole in found.items()}
         for name, values in of_people.items():
-            difference = of_people["hierarchical-2"] - values
-            error = 1.96 * np.nanstd(difference, axis=0, ddof=1) / np.sqrt(len(rows))
+            difference = of_people[of] - values
+            error = 1.96 * np.nanstd(difference, axis=0, ddof=1) / np.sqrt(len(kept))
             cells = (f"{np.nanmean(difference[:, k]):+.3f} ± {error[k]:.3f}" for k in (0, 1))
             mean = np.nanmean(values, axis=0)
             print("|", what, "|", name, f"| {mean[0]:.3f} | {mean[1]:.3f} |", " | ".join(cells), "|")
@@ -260,6 +258,7 @@ def main() -> None:
     for one in (cell, parts.add_parser("report")):
         one.add_argument("folder", type=Path)
         one.add_argument("--data")
+    one.add_argument("--of", choices=tuple(MODELS), default="hierarchical-2")
     options = parser.parse_args()
     if options.part == "simulate":
         simulate(options.seed, options.models, options.folds)
@@ -268,7 +267,7 @@ def main() -> None:
     if options.part == "fit":
         fit(ballots, options.what, options.fold, options.model, options.folder)
     else:
-        report(ballots, options.folder)
+        report(ballots, options.folder, options.of)
 
 
 if __name__ == "__main__":

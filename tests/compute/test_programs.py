@@ -411,6 +411,9 @@ def test_where_programs_are_kept(tmp_path, monkeypatch):
     assert cache_folder() == tmp_path / "xdg" / "choicegp" / "programs"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == tmp_path / "home" / ".cache" / "choicegp" / "programs"
+    with monkeypatch.context() as nobody:
+        nobody.setattr(os.path, "expanduser", lambda path: path)  # what Python does where nobody's home is known
+        assert cache_folder() is None
     (tmp_path / "file").touch()
     monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "file"))
     assert cache_folder() is None, "a place that cannot be written to is passed over"

@@ -84,7 +84,7 @@ def test_ordered_pairs_are_no_sets():
     [
         ({"monotone": ["price"]}, "monotone must name features with 1"),
         ({"monotone": {"price": 2}}, "monotone must name features with 1"),
-        ({"monotone": {"cost": -1}}, "no numeric feature is called; the numeric features are 'price', 'size'"),
+        ({"monotone": {"cost": -1}}, "no numeric feature has this name; the numeric features are 'price', 'size'"),
         ({"monotone": FALLING, "respondents": "hierarchical"}, "does not work with respondents='hierarchical'"),
         ({"monotone": FALLING, "inference": "paper"}, "does not work with inference='paper'"),
     ],

@@ -38,7 +38,7 @@ def directed(kernel: Kernel, directions: Directions, data: ChoiceData, standardi
     unknown = [name for name, _ in directions if name not in numeric]
     if unknown:
         raise ChoiceGPError(
-            f"monotone names {listed(unknown)}, which no numeric feature is called; the numeric features are "
+            f"monotone names {listed(unknown)}, but no numeric feature has this name; the numeric features are "
             f"{listed(numeric)}"
         )
     signs = np.zeros(len(encoding.feature_names))
