@@ -46,7 +46,7 @@ def measure(seed: int) -> None:
     from choicegp.selection import search
 
     spent: Counter = Counter()
-    Program._found = timed(Program._found, "programs", spent)  # type: ignore[method-assign]
+    Program._found = timed(Program._found, "programs", spent)
     search.fit_posterior = timed(search.fit_posterior, "fits", spent)
     search.leave_one_out = timed(search.leave_one_out, "leave-one-out", spent)
     data = datasets.sincos(N_OBJECTS, N_SETS, SIZE, random_state=seed).data
