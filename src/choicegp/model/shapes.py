@@ -37,7 +37,7 @@ Samples = Float[AnyArray, "d a m S"]
 """Utilities of the objects of sets, at samples."""
 
 Masks = Bool[AnyArray, "a ..."]
-"""Marks objects of sets, of a batch along trailing axes; those of `MasksOfSets` are for many samples."""
+"""Marks objects of sets, of a batch along trailing axes; `MasksOfSets` are for many samples."""
 
 MasksOfSets = Bool[AnyArray, "a m"]
 
