@@ -10,8 +10,7 @@ the model's probabilities; with ``--slips 0.1`` one answer in ten is a random su
 space-filling sets; then the model is fitted again after every answer, as in a session (from the last model, and also
 from scratch whenever the answers have become a quarter more: the fit with the higher bound counts), and asks for the
 next set, up to 48; "random" draws its sets, up to 60.  Fits know d and have ``intervals="none"`` and no object effects;
-with slips a lapse of 0.1.  25 sets of weight 1e-9 that hold every object let all fits share one shape, hence one
-program, and say nothing.  Accuracy: the part of 500 random new sets of the catalogue for which the predicted choice is
+with slips a lapse of 0.1.  Accuracy: the part of 500 random new sets of the catalogue for which the predicted choice is
 the Pareto set of the true utilities, after 8, 12, ... sets.  The number of sets that a design needs is where its
 accuracy, made monotone by the running maximum and joined by straight lines, first reaches the accuracy of 60 random
 sets of the same person (49 where it never does).  Seeds 0 to 19.
@@ -28,15 +27,20 @@ the default inference, and under ``intervals="none"``, against MCMC: Spearman's 
 Seconds (`seconds`).  Catalogues of 10,000 and 100,000 objects with 5 features; a model with 60 answers; the time of the
 next question without a limit, the smallest and the median of 9 after a first one, and the time of all processors.
 
-    python studies/asking.py people --seeds 20 --first 0 -o people.csv [--slips 0.1] [--designs random information]
-    python studies/asking.py summary people.csv
-    python studies/asking.py best|value|seconds
+    python studies/asking.py people --seeds 20 --first 0 -o people.jsonl [--slips 0.1] [--designs random information]
+    python studies/asking.py best --seeds 20 -o best.jsonl
+    python studies/asking.py summary people.jsonl ...
+    python studies/asking.py volumes best.jsonl ...
+    python studies/asking.py value|seconds|refits
+
+With ``--claims FOLDER`` several processes, each with a file of its own, share the people and designs.
 """
 
 import argparse
 import json
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,25 +48,16 @@ import pandas as pd
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceSession, datasets, next_set, next_sets
 from choicegp.compute.devices import computing
-from choicegp.compute.progress import Clock
 from choicegp.data.packing import padded_generously
-from choicegp.elicitation.design import _best_of, _targets, drawn_at, searched
-from choicegp.elicitation.growing import search
-from choicegp.elicitation.information import about_targets, expected, expected_answers
-from choicegp.elicitation.pool import pool_of
+from choicegp.elicitation.information import expected, expected_answers
 from choicegp.elicitation.refitting import padded
-from choicegp.elicitation.request import checked
-from choicegp.fitting.fit import add_intervals
-from choicegp.fitting.options import FitOptions
-from choicegp.inference import intervals
 
 N_OBJECTS, N_FEATURES, SIZE = 100, 3, 4
 SHAPES = ("linear", "ideal", "saturating", "smooth")
 FIRST, MOST, OF_RANDOM = 6, 48, 60  # sets: space-filling ones, of a design, of random ones
 IN_LARGE = 1000  # objects
 CHECKED = range(8, 61, 4)
-FEW_CHECKED = (20, 40, 60)
-STAGE = 20
+FEW_CHECKED = (8, 12, 16, 24, 32, 40, 48, 60)  # of random sets
 GROWN = 1.25  # by which the answers have grown when a fit starts from scratch, as in a session
 QUICK = {"intervals": "none", "object_effects": False, "progress": False, "random_state": 0}
 
@@ -110,8 +105,7 @@ def draw(rng: np.random.Generator, n: int) -> list[np.ndarray]:
 class Learner:
     """Fits as a session does: from the last model, and from scratch whenever the answers are a quarter more."""
 
-    def __init__(self, person: Person, posterior: str) -> None:
-        self.posterior = posterior
+    def __init__(self, person: Person) -> None:
         options = QUICK | ({"lapse": person.slips} if person.slips else {})
         self.person, self.n_cold, self.last = person, 0, None
         self.fresh = lambda: ChoiceGP(person.d, **options)
@@ -126,17 +120,8 @@ class Learner:
                 fits.append(self.fresh().fit(data))
                 self.n_cold = len(data)
             best = max(fits, key=lambda one: one.elbo_)
-            wide = padded(best.posterior_)
-            self.last = self.fresh()._keep(best.fitted_._replace(posterior=wide))
-            asking = self.last
-            if self.posterior != "plain":
-                intervals._SECONDS, intervals._SECONDS_IN_ALL = 1.0, 1.5
-                intervals.MOST_SAMPLED = 0 if self.posterior == "mixed" else 1500
-                options = FitOptions.validated(best.get_params(deep=False) | {"intervals": "auto"})
-                with computing():
-                    whole = add_intervals(best.fitted_, options, Clock(None))
-                asking = self.fresh()._keep(whole._replace(posterior=padded(whole.posterior)))
-        return asking
+            self.last = self.fresh()._keep(best.fitted_._replace(posterior=padded(best.posterior_)))
+        return self.last
 
 
 def asked(person: Person, how: str, last: int) -> dict[str, float]:
@@ -144,120 +129,66 @@ def asked(person: Person, how: str, last: int) -> dict[str, float]:
     rng = np.random.default_rng([person.seed, 23])
     shown = [np.array(one.shown) for one in next_sets(None, person.table, FIRST, SIZE, random_state=person.seed)]
     chosen = [person.answer(rows, number) for number, rows in enumerate(shown)]
-    parts = how.split()
-    posterior, how = (parts[0], parts[1]) if parts[0] in ("mixed", "sampled") else ("plain", how)
-    learner, found = Learner(person, posterior), {}
+    learner, found = Learner(person), {}
     while True:
         n = len(shown)
         is_checked = n in (FEW_CHECKED if how == "random" else CHECKED)
         if how != "random" or is_checked:
             model = learner.learned(shown, chosen)
         if is_checked:
-            found[str(n)] = learner.last.score(person.test)
-            if posterior != "plain":
-                found[f"own {n}"] = model.score(person.test)
-            found[f"objects {n}"] = len(np.unique(shown))
+            found[str(n)] = model.score(person.test)
         if n >= last:
-            return found
+            return found | {"objects": len(np.unique(shown))}
         if how == "random":
             new = draw(rng, 1)[0]
         else:
-            new, said = chosen_set(model, person, how, shown)
-            if how == "information" and n in (8, 12, 16, 24, 32):
-                found |= {f"said {n}": said, f"random said {n}": said_by_random(model, person)}
+            avoid = {frozenset(rows.tolist()) for rows in shown}
+            found_next = next_set(model, person.table, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
+            new = np.array(found_next.shown)
         chosen.append(person.answer(new, n))
         shown.append(new)
 
 
-def chosen_set(model: ChoiceGP, person: Person, how: str, shown: list[np.ndarray]) -> tuple[np.ndarray, float]:
-    """Return the next set of a design, and its value."""
-    n = len(shown)
-    avoid = {frozenset(rows.tolist()) for rows in shown}
-    how = {
-        "staged": "predictive" if n < STAGE else "information",
-        "fine staged": "fine" if n < STAGE else "information",
-    }.get(how, how)
-    if how in ("information", "predictive"):
-        found = next_set(model, person.table, SIZE, how=how, avoid=avoid, seconds=30.0, random_state=n)
-        return np.array(found.shown), found.value
-    request = checked(
-        model,
-        person.table,
-        SIZE,
-        "information",
-        avoid=avoid,
-        respondent=None,
-        targets=None,
-        seconds=30.0,
-        lapse=0.02,
-        random_state=n,
-    )
-    with computing():
-        pool = pool_of(model.fitted_, person.table, request.rng)
-        drawn = drawn_at(model.fitted_, pool.objects, request, 512)
-        few = drawn._replace(
-            utilities=np.ascontiguousarray(drawn.utilities[:, :, :256]), weights=drawn.weights[:, :256] * 2
-        )
-        if how == "growing":
-            some = np.sort(request.rng.permutation(len(pool.rows))[: max(24, 4 * n)])
-            rows = {int(row): i for i, row in enumerate(pool.rows[some])}
-            banned = {frozenset(rows[r] for r in one) for one in avoid if one <= rows.keys()}
-            starts = np.array([request.rng.choice(len(some), SIZE, replace=False) for _ in range(128)])
-            tried = search(
-                lambda sets: expected(few, some[sets]).information, len(some), SIZE, banned=banned, starts=starts
-            )
-            tried = tried._replace(sets=some[tried.sets])
-            best, value = _best_of(request, pool, tried, few)
-            return pool.rows[best], value
-        said = searched(request, pool, lambda sets: expected(few, sets).information)
-        parts = [said.sets[: 48 if how == "fine" else 96]]
-        if how == "fine":
-            targets = _targets(request, pool, drawn, None)
-            parts.append(searched(request, pool, lambda sets: about_targets(drawn, sets, targets)).sets[:48])
-        else:
-            parts.append(np.sort([request.rng.choice(len(pool.rows), SIZE, replace=False) for _ in range(32)], axis=1))
-        tried = np.unique(np.concatenate(parts), axis=0)
-        many = drawn_at(model.fitted_, pool.objects, request, 4096)
-        values = about_targets(many, tried, _targets(request, pool, many, None))
-        for i in np.argsort(-values):
-            if frozenset(pool.rows[tried[i]].tolist()) not in avoid:
-                return pool.rows[tried[i]], float(values[i])
-    raise AssertionError
-
-
-def said_by_random(model: ChoiceGP, person: Person) -> float:
-    """Return what random sets are expected to say, on average."""
-    sets = np.array(draw(np.random.default_rng(3), 64))
-    with computing():
-        return float(
-            expected_answers(model.fitted_, model.fitted_.objects(person.table), sets, 0.02).information.mean()
-        )
-
-
-def people(args: argparse.Namespace) -> None:
-    """Ask all people by all designs, and append the accuracies to a file, which may hold some of them already."""
+def own_work(args: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Yield who is asked by which design, in order: what is in the file already, or claimed by others, is left out."""
     path, keys = Path(args.output), ["shape", "d", "seed", "slips", "how"]
-    done = (
-        {tuple(json.loads(line)[key] for key in keys) for line in path.read_text().splitlines()}
-        if path.exists()
-        else set()
-    )
+    lines = path.read_text().splitlines() if path.exists() else []
+    done = {tuple(json.loads(line)[key] for key in keys) for line in lines}
     for seed in range(args.first, args.first + args.seeds):
         for d in args.utilities:
             for shape in args.shapes:
                 for how in args.designs:
-                    row = {"shape": shape, "d": d, "seed": seed, "slips": args.slips, "how": how}
-                    if tuple(row.values()) in done:
-                        continue
-                    begun = time.process_time()
-                    last = OF_RANDOM if how == "random" else args.most
-                    scores = asked(Person(shape, d, seed, args.slips), how, last)
-                    taken = time.process_time() - begun
-                    with path.open("a") as file:
-                        file.write(json.dumps(row | scores | {"seconds": taken}) + "\n")
-                    shown = [n for n in ("12", "24", "36", "40", "60") if n in scores]
-                    print(*row.values(), *(f"{n}: {scores[n]:.3f}" for n in shown),
-                          f"{taken:.0f} s", flush=True)  # fmt: skip
+                    row = dict(zip(keys, (shape, d, seed, args.slips, how), strict=True))
+                    if tuple(row.values()) not in done and claimed(args.claims, "-".join(map(str, row.values()))):
+                        yield row
+
+
+def claimed(folder: str | None, name: str) -> bool:
+    """Return whether nobody else has claimed this work, and claim it."""
+    if folder is None:
+        return True
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    try:
+        (Path(folder) / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def kept(args: argparse.Namespace, row: dict[str, object], found: dict[str, float], begun: tuple[float, float]) -> None:
+    """Append what was found to the file."""
+    taken = {"seconds": time.monotonic() - begun[0], "of processors": time.process_time() - begun[1]}
+    with Path(args.output).open("a") as file:
+        file.write(json.dumps(row | found | taken) + "\n")
+    print(*row.values(), *(f"{name}: {value:.3f}" for name, value in (found | taken).items()), flush=True)
+
+
+def people(args: argparse.Namespace) -> None:
+    """Ask all people by all designs, and append the accuracies to a file, which may hold some of them already."""
+    for row in own_work(args):
+        begun = time.monotonic(), time.process_time()
+        person = Person(row["shape"], row["d"], row["seed"], args.slips)
+        kept(args, row, asked(person, row["how"], OF_RANDOM if row["how"] == "random" else args.most), begun)
 
 
 def needed(accuracy: np.ndarray, goal: float) -> float:
@@ -272,13 +203,19 @@ def needed(accuracy: np.ndarray, goal: float) -> float:
     return CHECKED[i - 1] + share * (CHECKED[i] - CHECKED[i - 1])
 
 
-def summary(path: str) -> None:
+def read(paths: list[str]) -> pd.DataFrame:
+    """Return what was found, one row for each person and design."""
+    lines = [line for path in paths for line in Path(path).read_text().splitlines()]
+    return pd.DataFrame(map(json.loads, lines)).drop_duplicates(["slips", "shape", "d", "seed", "how"])
+
+
+def summary(paths: list[str]) -> None:
     """Print what designs need, and how they differ."""
-    table = pd.read_csv(path).drop_duplicates(["slips", "shape", "d", "seed", "how"])
+    table = read(paths)
     columns = [str(n) for n in CHECKED if n <= MOST]
     for slips, own in table.groupby("slips"):
         by_how = {how: part.set_index(["shape", "d", "seed"]) for how, part in own.groupby("how")}
-        for how in by_how.keys() - {"random"}:
+        for how in sorted(by_how.keys() - {"random"}):
             people = by_how[how].index.intersection(by_how["random"].index)
             goal = by_how["random"].loc[people, str(OF_RANDOM)].to_numpy()
             curves = by_how[how].loc[people, columns].to_numpy()
@@ -288,14 +225,16 @@ def summary(path: str) -> None:
                   f"by {MOST}: {np.sum(need > MOST)}")  # fmt: skip
             print("  medians:", ", ".join(f"{shape} {d}: {value:.0f}" for (shape, d), value in
                                           need.groupby(["shape", "d"]).median().items()))  # fmt: skip
-            for other in by_how.keys() - {how}:
+            for other in sorted(by_how.keys() - {how}):
                 both = people.intersection(by_how[other].index)
-                rivals = by_how[other].loc[both, columns].to_numpy()
-                gain = by_how[how].loc[both, columns].to_numpy() - rivals
+                common = [n for n in columns if other != "random" or int(n) in FEW_CHECKED]
+                gain = by_how[how].loc[both, common].to_numpy() - by_how[other].loc[both, common].to_numpy()
                 mean = gain.mean(axis=1)
                 half = 1.96 * mean.std(ddof=1) / np.sqrt(len(mean))
+                halves = 1.96 * gain.std(axis=0, ddof=1) / np.sqrt(len(mean))
                 print(f"  accuracy less that with {other}, after", *(
-                    f"{n}: {value:+.3f}" for n, value in zip(columns, gain.mean(axis=0), strict=True)
+                    f"{n}: {value:+.3f} ± {own_half:.3f}"
+                    for n, value, own_half in zip(common, gain.mean(axis=0), halves, strict=True)
                 ), f"; mean {mean.mean():+.4f} ± {half:.4f} ({len(both)} people)")  # fmt: skip
 
 
@@ -306,25 +245,24 @@ def hypervolume(U: np.ndarray, low: np.ndarray, high: np.ndarray, n: int = 20_00
 
 
 def best(args: argparse.Namespace) -> None:
-    """Print the hypervolume of what was kept, and of what is recommended."""
-    found = []
-    for seed in range(args.first, args.first + args.seeds):
-        for d in args.utilities:
-            for shape in args.shapes:
-                person = Person(shape, d, seed, args.slips, IN_LARGE)
-                for how in args.designs:
-                    begun = time.monotonic()
-                    found.append({"how": how, "person": (shape, d, seed)} | volumes(person, how))
-                    print(shape, d, seed, how, *(f"{name} {value:.4f}" for name, value in list(found[-1].items())[2:]),
-                          f"{time.monotonic() - begun:.0f} s", flush=True)  # fmt: skip
-    table = pd.DataFrame(found)
-    for name in table.columns.drop(["how", "person"]):
-        own = table.pivot_table(name, "how", "person")
+    """Ask all people by all designs, and append the hypervolumes of what was kept and recommended to a file."""
+    for row in own_work(args):
+        begun = time.monotonic(), time.process_time()
+        person = Person(row["shape"], row["d"], row["seed"], args.slips, IN_LARGE)
+        kept(args, row, volumes(person, row["how"]), begun)
+
+
+def print_volumes(paths: list[str]) -> None:
+    """Print hypervolumes, and how that of "best" differs from those of other designs."""
+    table = read(paths)
+    for name in [column for column in table.columns if " after " in column]:
+        own = table.pivot_table(name, "how", ["slips", "shape", "d", "seed"]).dropna(axis=1)
         print(name + ":", *(f"{how} {own.loc[how].mean():.4f}" for how in own.index), f"({own.shape[1]} people)")
         for how in own.index.drop("best", errors="ignore"):
             gain = own.loc["best"] - own.loc[how]
             half = 1.96 * gain.std(ddof=1) / np.sqrt(len(gain))
-            print(f"  best less {how} {gain.mean():+.4f} ± {half:.4f}")
+            print(f"  best less {how} {gain.mean():+.4f} ± {half:.4f}; by number of utilities",
+                  *(f"{d}: {part:+.4f}" for d, part in gain.groupby("d").mean().items()))  # fmt: skip
 
 
 def volumes(person: Person, how: str) -> dict[str, float]:
@@ -450,8 +388,8 @@ def main() -> None:
     """Run one part."""
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("people", "summary", "best", "value", "seconds", "refits"))
-    parser.add_argument("file", nargs="?", help="of people, for the summary")
+    parser.add_argument("part", choices=(*PARTS, *OF_FILES))
+    parser.add_argument("files", nargs="*", help="for the summaries")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--slips", type=float, default=0.0, help="part of the answers that is random")
@@ -461,12 +399,17 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=["quick", "default"], choices=("quick", "default"))
     parser.add_argument("--draws", type=int, default=1000, help="of each chain of MCMC")
     parser.add_argument("--most", type=int, default=MOST, help="sets of a design")
-    parser.add_argument("-o", "--output", default="people.csv")
+    parser.add_argument("--claims", help="folder by which processes share the work")
+    parser.add_argument("-o", "--output", default="people.jsonl")
     args = parser.parse_args()
-    if args.part == "summary":
-        summary(args.file)
+    if args.part in OF_FILES:
+        OF_FILES[args.part](args.files)
     else:
-        {"people": people, "best": best, "value": value, "seconds": seconds, "refits": refits}[args.part](args)
+        PARTS[args.part](args)
+
+
+PARTS = {"people": people, "best": best, "value": value, "seconds": seconds, "refits": refits}
+OF_FILES = {"summary": summary, "volumes": print_volumes}
 
 
 if __name__ == "__main__":

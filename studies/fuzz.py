@@ -1,7 +1,8 @@
 """Feed the readers and the loaders with damaged input, for as long as asked.
 
 Protocol.  Hypothesis draws texts near a table of choices, near a wide one and near a study file, and files in which
-some bytes are changed, removed or inserted: models, checkpoints, databases, Parquet files, sheets and pages of models.
+some bytes are changed, removed or inserted: models, checkpoints, databases, Parquet files, sheets and pages of models,
+of which also single values are changed or left out, and arrays have other shapes, types and numbers.
 With ``--engine atheris``, where that is installed, one target is fed by a fuzzer that sees which branches an input
 takes.  Every input must be read, or refused by a `ChoiceGPError` within ten CPU seconds; all else is printed, its
 input is written to a file, and the exit code is not 0.  What is found joins the table in `tests/hostile`.
@@ -22,6 +23,8 @@ import traceback
 import warnings
 import zipfile
 from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -30,16 +33,21 @@ import numpy as np
 import pandas as pd
 
 from choicegp import ChoiceData, ChoiceGP, Store
+from choicegp.apps import models
 from choicegp.apps.server.study_file import read_study
 from choicegp.errors import ChoiceGPError
 from choicegp.inference.sparse.stopping import Scored
 from choicegp.storage.checkpoints import Checkpoint
 
-MODEL = (Path(__file__).parents[1] / "tests" / "storage" / "data" / "model-v3.cgp").read_bytes()
+_FILES = Path(__file__).parents[1] / "tests" / "storage" / "data"
+MODEL = (_FILES / "model-v3.cgp").read_bytes()
+#: Models whose pages have other parts: draws of many people, steps in one direction, another class.
+OTHERS = {name: (_FILES / f"{name}.cgp").read_bytes() for name in ("sampled-people-v7", "monotone-v8", "best-v5")}
 GOOD = "choice_id,alt_id,choice,price,colour\n1,pen,1,3,red\n1,ink,0,5,blue\n2,pen,1,3,red\n2,cap,1,4,red\n"
 WIDE = "choice_id,pen_price,ink_price,pen_size,ink_size,choice\n1,3,4,1,2,pen\n2,3,5,1,,ink\n3,3,4,1,2,pen\n"
 STUDY = '[study]\nsets = 8\nset_size = 3\nthreshold = true\n[en]\ntitle = "Pens"\n[en.labels]\nprice = "Price"\n'
 SLOWEST = 10.0
+MOST_NUMBERS = 100_000
 _TABLE = pd.read_csv(io.StringIO(GOOD))
 
 
@@ -69,16 +77,54 @@ def read_wide(path: Path) -> object:
     return ChoiceData.from_wide(path, alternatives=["pen", "ink"], features=["price", "size"])
 
 
-def read_page(path: Path) -> object:
-    """Read a model whose page of JSON is the content of the file."""
-    with zipfile.ZipFile(io.BytesIO(MODEL)) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
+def parts_of(model: bytes) -> dict[str, bytes]:
+    """Return the files inside a model file."""
+    with zipfile.ZipFile(io.BytesIO(model)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def packed(array: Any) -> bytes:
+    """Return an array as a file of NumPy."""
     stream = io.BytesIO()
-    np.save(stream, np.array(path.read_bytes().decode("utf-8", "replace")))
+    np.save(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def read_parts(path: Path, parts: dict[str, bytes]) -> object:
+    """Read a model that consists of these files."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in parts.items():
-            archive.writestr(name, stream.getvalue() if name == "about.npy" else content)
-    return ChoiceGP.load(path)
+            archive.writestr(name, content)
+    return models.load(str(path))
+
+
+def read_page(path: Path, model: bytes = MODEL) -> object:
+    """Read a model whose page of JSON is the content of the file."""
+    page = np.array(path.read_bytes().decode("utf-8", "replace"))
+    return read_parts(path, parts_of(model) | {"about.npy": packed(page)})
+
+
+def arrays_of(model: bytes) -> bytes:
+    """Return the shapes and types of the arrays of a model and the number that fills them, as JSON; null: its own."""
+    arrays = {name: np.load(io.BytesIO(part)) for name, part in parts_of(model).items() if name != "about.npy"}
+    return json.dumps(
+        {name: {"shape": one.shape, "type": one.dtype.str, "fill": None} for name, one in arrays.items()}
+    ).encode()
+
+
+def read_arrays(path: Path, model: bytes) -> object:
+    """Read a model whose arrays are what the file says; what NumPy cannot make stays as it was."""
+    wanted, parts = json.loads(path.read_bytes()), parts_of(model)
+    for name, own in json.loads(arrays_of(model)).items():
+        if name not in wanted:
+            del parts[name]
+        elif wanted[name] != own:
+            with contextlib.suppress(Exception):
+                shape, kind, fill = (wanted[name][key] for key in ("shape", "type", "fill"))
+                fill = np.load(io.BytesIO(parts[name])).flat[0] if fill is None else fill
+                if np.prod(np.broadcast_to(0, shape).shape) < MOST_NUMBERS:
+                    parts[name] = packed(np.full(shape, fill, kind))
+    return read_parts(path, parts)
 
 
 def read_database(path: Path) -> object:
@@ -89,8 +135,7 @@ def read_database(path: Path) -> object:
 
 def page_of(model: bytes) -> bytes:
     """Return the page of JSON of a model file."""
-    with zipfile.ZipFile(io.BytesIO(model)) as archive:
-        return json.dumps(json.loads(str(np.load(io.BytesIO(archive.read("about.npy")))))).encode()
+    return str(np.load(io.BytesIO(parts_of(model)["about.npy"]))).encode()
 
 
 # A good input, the name of its file, what reads it, and whether it is text.
@@ -100,6 +145,14 @@ TARGETS: dict[str, tuple[bytes, str, Callable[[Path], Any], bool]] = {
     "studies": (STUDY.encode(), "study.toml", read_study, True),
     "pages": (page_of(MODEL), "model.cgp", read_page, True),
     "models": (MODEL, "model.cgp", ChoiceGP.load, False),
+    **{
+        f"page of {name}": (page_of(model), "model.cgp", partial(read_page, model=model), True)
+        for name, model in OTHERS.items()
+    },
+    **{
+        f"arrays of {name}": (arrays_of(model), "model.cgp", partial(read_arrays, model=model), True)
+        for name, model in OTHERS.items()
+    },
     "checkpoints": (
         made(write_checkpoint, "a.checkpoint"), "a.checkpoint",
         lambda path: Checkpoint(path, "a fit").recall("state"), False,
@@ -157,16 +210,59 @@ def by_hypothesis(names: list[str], seconds: float, n_examples: int, first: int 
             return bytes(found).decode("utf-8", "replace").encode("utf-16")
         return bytes(found)
 
+    values: list[Any] = [
+        None,
+        True,
+        -1,
+        0,
+        3,
+        2.5,
+        1e308,
+        10**40,
+        "",
+        "x",
+        [],
+        {},
+        [1],
+        [None],
+        [[1.0], ["x"]],
+        {"x": 1},
+    ]
+
+    @st.composite
+    def forged(draw: Callable, content: bytes) -> bytes:
+        """Draw a page of JSON in which some values are others, or gone."""
+        page = json.loads(content)
+        for _ in range(draw(st.integers(1, 3))):
+            place: Any = page
+            while place:
+                key = draw(st.sampled_from(list(place) if isinstance(place, dict) else list(range(len(place)))))
+                if isinstance(place[key], dict | list) and place[key] and draw(st.booleans()):
+                    place = place[key]
+                elif draw(st.integers(0, 4)) == 0:
+                    del place[key]
+                    break
+                else:
+                    place[key] = deepcopy(draw(st.sampled_from(values)))
+                    break
+        return json.dumps(page).encode()
+
+    def inputs(name: str) -> Any:
+        content, _, _, is_text = TARGETS[name]
+        bytewise = damaged(content, is_text)
+        if name.startswith("arrays"):
+            return forged(content)
+        return st.one_of(bytewise, forged(content)) if name.startswith("page") else bytewise
+
     quiet = settings(
         deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=n_examples
     )  # fmt: skip
     end, n_rounds = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         for name in names:
-            content, _, _, is_text = TARGETS[name]
             try:
                 # Another seed in every round, so that a run can be repeated.
-                seed(first + n_rounds)(quiet(given(damaged(content, is_text))(_attempt_at(name))))()
+                seed(first + n_rounds)(quiet(given(inputs(name))(_attempt_at(name))))()
             except Exception as error:
                 print(f"{name}: found with seed {first + n_rounds}; the input is in found-{TARGETS[name][1]}")
                 print(

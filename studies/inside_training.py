@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from choicegp import ChoiceGP
+from choicegp import MCMC, ChoiceGP, HyperPriors
 from choicegp.experiments.real_data import drawn
 from choicegp.inference import intervals
 
@@ -25,6 +25,12 @@ WAYS = {
     "sampled effects": {"intervals": "auto", "object_effects": True},
     "sampled two": {"intervals": "auto", "n_utilities": 2},
     "sampled no shared part": {"intervals": "auto", "shared_part": False, "object_effects": True},
+    "sampled matern": {"intervals": "auto", "kernel": "matern52"},
+    "sampled starts": {"intervals": "auto", "n_restarts": 32},
+    "sampled small effects": {"intervals": "auto", "hyperpriors": HyperPriors(effect_variance=(-1.0, 2.0))},
+    "sampled large effects": {"intervals": "auto", "hyperpriors": HyperPriors(effect_variance=(3.0, 2.0))},
+    "sampled small variance": {"intervals": "auto", "hyperpriors": HyperPriors(variance=(2.0, 1.5))},
+    "sampled long": {"inference": MCMC(n_draws=4000), "object_effects": True},
 }  # fmt: skip
 
 

@@ -9,15 +9,18 @@ the study are measured.
 At the end the log must equal what was acknowledged to the people who are left, nothing of the deleted ones may be in
 it, and memory and files must not have grown: the mean of the last quarter of the time may exceed the mean of the second
 quarter by a tenth at most.  The log keeps that somebody was deleted, and when: the database may grow by 300 bytes for
-each deletion, and what is said of its size is about the rest.
+each deletion, and what is said of its size is about the rest.  ``--deleted`` begins with people who were deleted
+before, whom an earlier version of the page read again and again.
 
-Run: ``python studies/soak_page.py --minutes 60``
+Run: ``python studies/soak_page.py --minutes 60`` and
+``python studies/soak_page.py --minutes 1.5 --deleted 30000``
 """
 
 import argparse
 import asyncio
 import random
 import signal
+import sqlite3
 import tempfile
 import time
 from collections import deque
@@ -185,6 +188,21 @@ def print_looks(looks: list[Look]) -> bool:
     return flat
 
 
+def add_deleted(file: Path, n: int) -> None:
+    """Put people into the log who joined and were deleted before."""
+    at, first = "2026-01-01T00:00:00.000000+00:00", 1_000_000
+    numbers = [(number,) for number in range(first, first + n)]
+    with sqlite3.connect(file) as connection:
+        connection.executemany(
+            f"INSERT INTO choicegp_participants (id, state, joined, panel) VALUES (?, 'deleted', '{at}', '{{}}')",
+            numbers,
+        )
+        connection.executemany(
+            f"INSERT INTO choicegp_events (at, kind, participant) VALUES ('{at}', 'deleted', ?)", numbers
+        )
+    connection.close()
+
+
 def main() -> None:
     """Run, compare with the log, and print figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -193,11 +211,13 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=60, help="number of people who are not deleted")
     parser.add_argument("--answers", type=int, default=10, help="number of questions of a person")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--deleted", type=int, default=0, help="number of people who were deleted before")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as other:
         folder, objects = Path(name), Path(other) / "laptops.csv"
         datasets.laptops().reset_index().to_csv(objects, index=False)
         server = Server(folder, given.answers, given.workers, objects)
+        add_deleted(folder / "study.sqlite", given.deleted)
         soak = Soak(server, folder, given)
         try:
             with Store.open(folder / "study.sqlite") as store:

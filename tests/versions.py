@@ -1,6 +1,7 @@
 """Run tests on other Pythons, with the newest and the oldest dependencies that the package allows.
 
-Run by hand: ``python tests/versions.py tests/model tests/data``. Each environment is made in a temporary folder, or
+Run by hand: ``python tests/versions.py tests/model tests/data``, or for one environment
+``python tests/versions.py tests/data --minors 12 --only newest``. Each environment is made in a temporary folder, or
 kept in the one that ``--folder`` names. Pythons that do not run here are named and passed over. The exit code is 0
 when all tests pass in every environment.
 """
@@ -50,6 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", help="keep the environments here")
     parser.add_argument("--only", choices=("newest", "oldest"), nargs="+", default=("newest", "oldest"))
+    parser.add_argument("--minors", type=int, nargs="+", choices=MINORS, default=MINORS, help="3.12 is 12")
     parser.add_argument("tests", nargs="*", default=["tests"])
     options = parser.parse_args()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -59,7 +61,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         constraints = folder / "oldest.txt"
         constraints.write_text("\n".join(lowest(project)) + "\n")
-        for minor in MINORS:
+        for minor in options.minors:
             python = python_of(minor)
             if python is None:
                 print(f"Python 3.{minor} does not run here: passed over")

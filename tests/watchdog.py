@@ -4,6 +4,8 @@ Where there is an accelerator, it is one setting more.  Every process has a time
 named.  The answers, probabilities of sets that were not seen, must agree with those of the first setting: within 0.001
 where steps are deterministic, within 0.1 where chains are sampled, whose paths part after the smallest rounding error,
 and within 0.02 for sparse inference on an accelerator, which computes in float32 there; all else is float64 everywhere.
+The paths of L-BFGS part, too, and end elsewhere in the flat directions of ``paper-converged`` (by 0.001 after 100
+steps, and by 0.01 where they had converged, whatever the tolerance): with another kernel of OpenBLAS it is 0.02.
 
 Run by hand: ``python tests/watchdog.py``.  The exit code is 0 when nothing hangs, fails or differs.
 """
@@ -70,6 +72,7 @@ else:
     print(json.dumps(answers))
 """
 SAMPLED = ("auto", "mcmc")
+KERNELS = ("Haswell", "Zen", "Nehalem", "SkylakeX")
 SECONDS = 120
 
 
@@ -106,8 +109,9 @@ def settings() -> dict[str, tuple[int, dict[str, str | None]]]:
         found["4 cores"] = (4, {threads: None})
     if every > 2:
         found["all cores"] = (every, {threads: None})
-    kernels = ["Haswell", "Zen", "Nehalem"] + ["SkylakeX"] * has_avx512()
+    kernels = [kernel for kernel in KERNELS if kernel != "SkylakeX" or has_avx512()]
     found |= {name: (2, {threads: None, "OPENBLAS_CORETYPE": name}) for name in kernels}
+    found |= {f"{name}, 1 core": (1, {threads: None, "OPENBLAS_CORETYPE": name}) for name in kernels}
     found = {name: (cores, variables | {"JAX_PLATFORMS": "cpu"}) for name, (cores, variables) in found.items()}
     if has_accelerator():
         found["accelerator"] = (2, {threads: None, "JAX_PLATFORMS": "cuda,cpu"})
@@ -137,7 +141,9 @@ def tolerance(name: str, setting: str) -> float:
     """Return by how much probabilities may differ."""
     if name in SAMPLED:
         return 0.1
-    return 0.02 if name == "sparse" and setting == "accelerator" else 1e-3
+    other_kernel = any(kernel in setting for kernel in KERNELS)
+    in_other_numbers = (name == "sparse" and setting == "accelerator") or (name == "paper-converged" and other_kernel)
+    return 0.02 if in_other_numbers else 1e-3
 
 
 def main() -> int:

@@ -68,8 +68,16 @@ def test_sigterm_removes_drafts_and_leaves_no_handler(tmp_path, capsys):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.fixture
+def heeds_interrupts():
+    """Let Ctrl-C be heard: a shell that starts the tests in the background makes them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_that_python_ignores_comes_again(number, code, capsys):
+def test_an_interrupt_that_python_ignores_comes_again(number, code, capsys, heeds_interrupts):
     class Collected:
         def __del__(self) -> None:
             signal.raise_signal(number)

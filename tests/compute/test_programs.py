@@ -160,6 +160,21 @@ def test_an_option_that_xla_refuses_is_left_out_alone(options, left, monkeypatch
     assert tried == [options, left]
 
 
+def test_what_runs_seldom_is_compiled_soon_where_it_is_small(monkeypatch):
+    tried = []
+    compiled = jax.stages.Lowered.compile
+    monkeypatch.setattr(
+        jax.stages.Lowered, "compile", lambda own, given=None: tried.append(given) or compiled(own, given)
+    )
+    monkeypatch.setenv("CHOICEGP_CACHE", "off")
+    monkeypatch.setattr(programs, "_OPTIONS", {"cpu": {programs._LEVEL: 1}})
+    jax.config.update("jax_disable_most_optimizations", False)
+    for most, seldom in ((programs._FEW_NUMBERS, True), (1, True), (programs._FEW_NUMBERS, False)):
+        monkeypatch.setattr(programs, "_FEW_NUMBERS", most)
+        np.testing.assert_allclose(program(rooted, seldom=seldom)(*ARGUMENTS).root, WANTED)
+    assert tried == [{programs._LEVEL: level} for level in (0, 1, 1)]
+
+
 def test_whoever_asks_jax_for_few_optimisations_gets_them(monkeypatch):
     tried = []
     compiled = jax.stages.Lowered.compile
@@ -396,6 +411,9 @@ def test_where_programs_are_kept(tmp_path, monkeypatch):
     assert cache_folder() == tmp_path / "xdg" / "choicegp" / "programs"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == tmp_path / "home" / ".cache" / "choicegp" / "programs"
+    with monkeypatch.context() as nobody:
+        nobody.setattr(os.path, "expanduser", lambda path: path)  # what Python does where nobody's home is known
+        assert cache_folder() is None
     (tmp_path / "file").touch()
     monkeypatch.setenv("CHOICEGP_CACHE", str(tmp_path / "file"))
     assert cache_folder() is None, "a place that cannot be written to is passed over"

@@ -1,17 +1,20 @@
 """The next set: what each design proposes, for any size and rule, and every error message."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from choicegp import ChoiceGP, ChoiceGPError, datasets, next_set, next_set_between, next_sets
+from choicegp import ChoiceData, ChoiceGP, ChoiceGPError, datasets, next_set, next_set_between, next_sets
 from choicegp.compute.devices import computing
+from choicegp.elicitation import design
 from choicegp.elicitation.between import shares
-from choicegp.elicitation.design import HOW
+from choicegp.elicitation.design import FEW_ANSWERS, HOW
 from choicegp.elicitation.information import expected_answers
 from choicegp.elicitation.pool import chebyshev, front_objects, pool_of, spread_out
+from choicegp.elicitation.request import _n_answers
 
 PLENTY = 60.0  # seconds
 
@@ -22,7 +25,7 @@ def test_a_seed_gives_one_proposal_of_known_objects(how, ignorant, catalogue):
     first, again = (next_set(model, table, 3, how=how, seconds=PLENTY, random_state=1) for _ in range(2))
     assert first.shown == again.shown
     assert first.value == again.value or np.isnan(first.value)
-    assert first.how == how
+    assert first.how == ("predictive" if how == "staged" else how)
     assert len(set(first.shown)) == 3
     assert set(first.shown) <= set(table.index)
     other = {next_set(model, table, 3, how="random", random_state=seed).shown for seed in range(5)}
@@ -123,6 +126,35 @@ def test_targets_are_asked_about(ignorant, catalogue):
         ignorant(), far, 2, how="predictive", targets=targets[:8], seconds=PLENTY, random_state=0
     ).shown  # fmt: skip
     assert not any(name.startswith("far") for name in shown)
+
+
+def test_stages_follow_the_number_of_answers(ignorant, catalogue):
+    model, table = ignorant(), catalogue(12)
+    for n, how in [(1, "predictive"), (FEW_ANSWERS - 1, "predictive"), (FEW_ANSWERS, "information")]:
+        learned = ChoiceGP(2)._keep(model.fitted_._replace(data=model.data_.take(np.zeros(n, int))))
+        staged = next_set(learned, table, 3, how="staged", seconds=PLENTY, random_state=0)
+        assert staged == next_set(learned, table, 3, how=how, seconds=PLENTY, random_state=0)
+        assert staged.how == how
+
+
+def test_the_answers_of_the_person_who_is_asked_are_counted(ignorant, catalogue):
+    table = catalogue(4).reset_index(drop=True)
+    data = ChoiceData.from_sets(table, [[0, 1], [1, 2], [2, 3]], [[0], [1], [2]], respondents=["Ada", "Bert", "Ada"])
+    fitted = ignorant().fitted_._replace(data=data)
+    assert _n_answers(fitted, None) == 3
+    of_many = fitted._replace(study=SimpleNamespace())
+    assert [_n_answers(of_many, who) for who in ("Ada", "Bert", "a stranger")] == [2, 1, 0]
+    assert _n_answers(fitted._replace(data=None), None) == _n_answers(None, None) == 0
+
+
+def test_the_best_of_many_is_chosen_by_other_draws(ignorant, catalogue, monkeypatch):
+    model, table = ignorant(), catalogue(40)
+    chosen = next_set(model, table, 3, how="predictive", seconds=PLENTY, random_state=0)
+    monkeypatch.setattr(design, "_N_PREDICTIVE_REVALUED", 1)
+    first = next_set(model, table, 3, how="predictive", seconds=PLENTY, random_state=0)
+    # The same draws again, so that the best of the 32 cannot be worse than the one that the search found best.
+    assert chosen.value > first.value - 1e-4
+    assert "bits about the answer to another set" in chosen.reason
 
 
 def test_the_best_objects_are_on_the_front():

@@ -131,7 +131,7 @@ def test_nothing_stays_of_who_was_deleted(store, queue):
     assert [queue.result(*of) for of in (("next", 1), ("explain", 1), ("everyone", 0), ("people", 0))] == [None] * 4
     assert queue.result("next", bert.id).content == b"next"
     assert queue.result("first").content == b"first"
-    assert (queue.deleted(), queue.waiting()) == ({1}, 0)
+    assert (queue.deleted({1, 2}), queue.deleted({2}), queue.waiting()) == ({1}, set(), 0)
 
 
 def test_the_version_of_everyones_answers(store, queue):

@@ -269,6 +269,9 @@ def test_a_deleted_participant_leaves_nothing_behind(tmp_path, pens):
         assert not re.search(b"Rumpel|miller|private", written)
         assert [event.kind for event in store.events() if event.participant == secret.id] == ["deleted"]
         assert [one.chosen for one in store.answers()] == [("ink",)]
+        # What pages read for all people does not grow with the number of those who were deleted.
+        assert {event.participant for event in store.events(of_questions=True)} == {kept.id} == set(store.progress())
+        assert [one.id for one in store.participants()] == [kept.id]
         with pytest.raises(StoreError, match="there is no participant"):
             store.ask(secret.id, ["pen"])
         with pytest.raises(StoreError, match="there is no participant"):

@@ -148,11 +148,11 @@ def test_ids_that_no_file_holds_are_refused_when_saving(kind, quick, data, saved
 def test_saving_that_breaks_off_leaves_nothing(model, saved, monkeypatch):
     before = saved.read_bytes()
 
-    def broken(handle: io.BufferedWriter, **_: object) -> None:
-        handle.write(b"half")
+    def broken(part: io.BufferedWriter, *_: object, **__: object) -> None:
+        part.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez_compressed", broken)
+    monkeypatch.setattr(np.lib.format, "write_array", broken)
     with pytest.raises(ChoiceGPError, match=r"model\.cgp: No space left on device"):
         model.save(saved)
     assert [path.name for path in saved.parent.iterdir()] == ["model.cgp"]

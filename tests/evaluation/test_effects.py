@@ -6,14 +6,8 @@ import pandas as pd
 import pytest
 
 from choicegp.errors import ChoiceGPError
-from choicegp.evaluation.effects import (
-    N_GRID,
-    Averages,
-    column_places,
-    feature_effects,
-    model_effects,
-    posterior_averages,
-)
+from choicegp.evaluation.averages import N_GRID, Averages, posterior_averages
+from choicegp.evaluation.effects import column_places, feature_effects, model_effects
 from choicegp.inference.posterior import Posterior, draws_of
 from choicegp.model.prior import Objects, UtilityPrior, kernel_named
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
@@ -293,21 +287,22 @@ class TestDraws:
         assert own["value"].tolist() == found.features[0].grid.tolist()
         assert own["lower"].tolist() == found.features[0].low[:, 1].tolist()
 
-    def test_the_averages_of_a_posterior_are_those_of_its_draws(self, rng):
+    @pytest.mark.parametrize("n", [6, 9])
+    def test_the_averages_of_a_posterior_are_those_of_its_draws(self, rng, n):
         posterior = random_posterior(rng)
         prior, known = posterior.prior, posterior.objects
         settings = jax.tree.map(lambda leaf: np.stack([leaf, leaf + 0.3]), prior)
         dual = rng.normal(size=(2, 5, 3, 8))
         posterior = Posterior(prior, known, posterior.mean, posterior.dual, posterior.gain, None,
                               draws_of(settings, known, dual))  # fmt: skip
-        X = rng.normal(size=(4, 6, 2))
+        X = rng.normal(size=(4, n, 2))
         found = posterior_averages(posterior, np.zeros(2), np.ones(2))(X)
-        new = Objects(X.reshape(-1, 2), -1 - np.arange(24))
+        new = Objects(X.reshape(-1, 2), -1 - np.arange(4 * n))
         drawn, left = [], []
         for h in range(2):
             setting = jax.tree.map(lambda leaf, h=h: leaf[h], settings)
-            cross = np.asarray(setting.covariance(known, new)).reshape(3, 8, 4, 6).mean(axis=3)
-            own = np.asarray(setting.covariance(new, new)).reshape(3, 4, 6, 4, 6).mean(axis=(2, 4))
+            cross = np.asarray(setting.covariance(known, new)).reshape(3, 8, 4, n).mean(axis=3)
+            own = np.asarray(setting.covariance(new, new)).reshape(3, 4, n, 4, n).mean(axis=(2, 4))
             drawn.append(np.einsum("dtg,sdt->sdg", cross, dual[h]))
             left.append(own - np.swapaxes(cross, 1, 2) @ posterior.draws.inverse[h] @ cross)
         assert found.draws == pytest.approx(np.concatenate(drawn))
@@ -319,16 +314,17 @@ class TestPosteriorAverages:
     centre, scale = np.array([1.0, -2.0]), np.array([2.0, 0.5])
 
     @pytest.mark.parametrize("n_groups", [1, 5, N_GRID, N_GRID + 1])
-    def test_agree_with_the_posterior_of_all_objects(self, rng, n_groups):
+    @pytest.mark.parametrize("n", [6, 9])
+    def test_agree_with_the_posterior_of_all_objects(self, rng, n_groups, n):
         posterior = random_posterior(rng)
-        X = rng.normal(size=(n_groups, 6, 2))
+        X = rng.normal(size=(n_groups, n, 2))
         mean, covariance, draws = posterior_averages(posterior, self.centre, self.scale)(X)
         assert draws is None
         flat = (X.reshape(-1, 2) - self.centre) / self.scale
         with jax.enable_x64(True):
             moments = posterior.mean_and_covariance_at(Objects(flat, -1 - np.arange(len(flat))))
         all_mean, all_covariance = (np.asarray(part) for part in moments)
-        average = np.kron(np.eye(n_groups), np.full(6, 1 / 6))
+        average = np.kron(np.eye(n_groups), np.full(n, 1 / n))
         assert mean.shape == (3, n_groups)
         assert mean == pytest.approx(all_mean @ average.T)
         assert covariance == pytest.approx(average @ all_covariance @ average.T, abs=1e-10)

@@ -139,6 +139,23 @@ def damaged_database(*, names: bool) -> Callable[[Path], None]:
     return make
 
 
+def database_with(change: str) -> Callable[[Path], None]:
+    """Return a maker of a study with one answer, in which a statement then changes something."""
+
+    def make(folder: Path) -> None:
+        import pandas as pd
+
+        from choicegp import Store
+
+        with Store.open(folder / "a.db", pd.DataFrame({"price": [1.0, 2.0]}, index=["pen", "ink"])) as store:
+            store.tell(store.join("Anna")[0], ["pen", "ink"], ["pen"])
+        with sqlite3.connect(folder / "a.db") as connection:
+            connection.execute(change)
+        connection.close()
+
+    return make
+
+
 def database(name: str, place: str, says: str, make: Any = None) -> Command:
     """Return a case of exporting what a database does not hold."""
     return Command(f"database: {name}", make, says, ("answers", place, "-o", "out.csv"), "a.db")
@@ -191,6 +208,24 @@ DOORS = [
     database("of another program", "a.db", "a.db", foreign_database),
     database("names that are no text", "a.db", "is damaged", damaged_database(names=True)),
     database("no objects", "a.db", "are damaged", damaged_database(names=False)),
+    *(
+        database(name, "a.db", "is damaged", database_with(f"UPDATE choicegp_events SET {change}"))
+        for name, change in {
+            "a time that is none": "at = 'once'",
+            "a time that is a number": "at = x'00'",
+            "objects that are a number": "shown = '5' WHERE kind = 'asked'",
+            "objects that are lists": "shown = '[[1]]' WHERE kind = 'asked'",
+            "no objects shown": "shown = NULL WHERE kind = 'asked'",
+            "an answer to nothing": "question = 'another' WHERE kind = 'answered'",
+            "an event of no kind": "kind = 'fell' WHERE kind = 'answered'",
+        }.items()
+    ),
+    database(
+        "a person who never joined",
+        "a.db",
+        "is damaged",
+        database_with("UPDATE choicegp_participants SET joined = 'x'"),
+    ),
     database("only a head", "a.db", "a.db", b"SQLite format 3\0" + bytes(2000)),
     database("nobody listens", "postgresql+psycopg://nobody@127.0.0.1:1/x", "127.0.0.1"),
     Command("fit with people of no kind", GOOD, "respondents", ("fit", "choices.csv", "-o", "m", "--people", "x")),

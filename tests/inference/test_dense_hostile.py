@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -198,3 +200,18 @@ def test_a_fit_in_a_fresh_process_on_all_cores_finishes():
     )
     assert done.returncode == 0, done.stderr
     assert "finished" in done.stdout
+
+
+def test_steps_are_slowed_by_what_the_prior_of_a_lapse_rate_takes_from_the_bound():
+    before, after = 0.05, 0.8
+    learning = Learning(None, learn_lapse=True)
+    state = SimpleNamespace(lapse=jnp.asarray(before), rho=jnp.asarray(0.5), rate=jnp.asarray(0.1))
+    state.objective = dense.objective_of(state, jnp.asarray(-50.0), learning)
+    later = SimpleNamespace(**{**vars(state), "lapse": jnp.asarray(after)})
+    a, b = dense.LAPSE_PRIOR
+    density = [(a - 1) * np.log(rate) + (b - 1) * np.log1p(-rate) for rate in (before, after)]
+    objective = dense.objective_of(later, jnp.asarray(-49.0), learning)
+    np.testing.assert_allclose(objective - state.objective, 1.0 + density[1] - density[0], rtol=1e-6)
+    slower = dense.next_pace(later, objective, jnp.asarray(True))
+    usual = dense.next_pace(later, jnp.asarray(-49.0) + state.objective + 50.0, jnp.asarray(True))
+    assert slower[0] < usual[0], "the bound alone has risen"

@@ -8,7 +8,6 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from choicegp.compute.progress import Clock
-from choicegp.errors import ChoiceGPError
 from choicegp.inference import intervals, mcmc
 from choicegp.inference.chain import BLOCK
 from choicegp.inference.coordinates import hyper_posterior
@@ -195,18 +194,31 @@ def test_hyperparameters_that_are_held_are_named_so(fit, problem, gaussian, monk
 @pytest.fixture
 def many_modes(monkeypatch):
     """Let the answers of the problem count as free of errors and its sets as large; few and short fits."""
-    for name, value in {"_LARGE_SET": 2, "_SAYS_ALL": -np.inf, "_N_RIVALS": 5, "_RIVAL_STEPS": 36}.items():
+    values = {"_LARGE_SET": 2, "_SAYS_ALL": -np.inf, "_MOST_STARTS": 8, "_N_RIVALS": 5, "_MOST_RIVAL_STEPS": 36}
+    for name, value in values.items():
         monkeypatch.setattr(intervals, name, value)
     monkeypatch.setattr(intervals, "n_steps", lambda inference: (2 * BLOCK, BLOCK))
+
+
+@pytest.fixture
+def equal_weights(monkeypatch):
+    """All fits count, also those that have ended at one place."""
+    monkeypatch.setattr(intervals, "_NATS", np.inf)
+    monkeypatch.setattr(intervals, "_SAME", -np.inf)
 
 
 def bounds_of(modes):
     return [one.elbo for one in modes]
 
 
-def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_modes, monkeypatch):
+def rivals_at(monkeypatch, fit, *better):
+    """Let other starts end with these bounds above that of ``fit``."""
+    others = [fit._replace(elbo=fit.elbo + nats) for nats in better]
+    monkeypatch.setattr(DenseInference, "ends", lambda self, n: others)
+
+
+def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_modes, equal_weights):
     task = task_of(fit, problem)
-    monkeypatch.setattr(intervals, "_NATS", np.inf)
     modes = intervals._modes(task, fit)
     assert len(modes) == 8
     assert len(set(map(id, modes))) == 6, "equal weights: all fits have a chain"
@@ -227,38 +239,63 @@ def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_
     assert few.model_of(3) is few.model_of(0)
 
 
-def test_there_are_as_many_other_fits_as_there_is_time_for(fit, problem, many_modes, monkeypatch):
-    monkeypatch.setattr(intervals, "_NATS", np.inf)
-    seconds = 36 * DenseInference(task_of(fit, problem)).work_of_step(None)
-    for limit, n_fits in ((1.5, 2), (0.5, 1)):
-        monkeypatch.setattr(intervals, "_SECONDS_OF_RIVALS", limit * seconds)
-        assert len(set(map(id, intervals._modes(task_of(fit, problem), fit)))) == n_fits
+@pytest.mark.parametrize(("n_steps", "numbers"), [(1e9, (8, 5)), (305, (4, 2)), (120, (1, 1)), (90, None)])
+def test_there_are_as_many_starts_as_there_is_time_for(fit, problem, many_modes, monkeypatch, n_steps, numbers):
+    seconds = DenseInference(task_of(fit, problem)).work_of_step(None)
+    monkeypatch.setattr(intervals, "_SECONDS_OF_RIVALS", n_steps * seconds)
+    seen = []
+    monkeypatch.setattr(DenseInference, "ends", lambda self, n: seen.append((self.task.n_starts, n)) or [])
+    assert intervals._modes(task_of(fit, problem), fit) == [fit]
+    assert seen == ([] if numbers is None else [numbers])
 
 
 def test_better_fits_have_more_chains(fit, problem, many_modes, monkeypatch):
-    bounds = iter([fit.elbo + 2.0, fit.elbo - 1.0, fit.elbo - 50.0, fit.elbo - 60.0, fit.elbo - 70.0])
-    monkeypatch.setattr(intervals, "infer", lambda inference: fit._replace(elbo=next(bounds)))
+    rivals_at(monkeypatch, fit, -70.0, 2.0, -1.0, -50.0, -60.0)
     modes = intervals._modes(task_of(fit, problem), fit)
     # Weights e^(bound / 2): 0.63, 0.23 and 0.14 of eight chains.
     assert bounds_of(modes) == pytest.approx([fit.elbo + 2.0] * 5 + [fit.elbo] * 2 + [fit.elbo - 1.0])
 
 
+def test_starts_that_end_at_one_place_count_once(fit, problem, many_modes, monkeypatch):
+    rivals_at(monkeypatch, fit, 0.01, 0.0, -0.02, -1.0)
+    modes = intervals._modes(task_of(fit, problem), fit)
+    # Weights 0.62 and 0.38.
+    assert bounds_of(modes) == pytest.approx([fit.elbo + 0.01] * 5 + [fit.elbo - 1.0] * 3)
+
+
 def test_a_fit_that_is_far_better_than_all_others_has_the_usual_chains(fit, problem, many_modes, monkeypatch):
-    monkeypatch.setattr(intervals, "infer", lambda inference: fit._replace(elbo=fit.elbo - 50.0))
+    rivals_at(monkeypatch, fit, -50.0, -50.0)
     assert intervals._modes(task_of(fit, problem), fit) == [fit]
 
 
-def test_fits_that_fail_are_left_out(fit, problem, many_modes, monkeypatch):
-    def fails(inference):
-        raise ChoiceGPError("the fit failed")
+def test_fits_that_fail_are_left_out(fit, problem, many_modes, equal_weights, monkeypatch):
+    bounds = iter([np.nan, -3.0, -2.0, -1.0, -np.inf])
+    monkeypatch.setattr(DenseInference, "conclude", lambda self, course, verdict: fit._replace(elbo=next(bounds)))
+    verdict = DenseInference.verdict
+    failed = []
 
-    monkeypatch.setattr(intervals, "infer", fails)
-    assert intervals._modes(task_of(fit, problem), fit) == [fit]
+    def first_fails(self, course):
+        found = verdict(self, course)
+        if found is not None and not failed:
+            failed.append(found)
+            return found._replace(status="failed")
+        return found
+
+    monkeypatch.setattr(DenseInference, "verdict", first_fails)
+    modes = intervals._modes(task_of(fit, problem), fit)
+    assert set(bounds_of(modes)) == {-3.0, -2.0, -1.0, fit.elbo}
 
 
-def test_small_sets_answers_with_errors_and_limited_time_have_one_fit(fit, problem, many_modes, monkeypatch):
+def test_with_a_time_limit_or_too_many_objects_there_is_one_fit(fit, problem, many_modes, monkeypatch):
+    rivals_at(monkeypatch, fit, 1.0)
     assert intervals._modes(task_of(fit, problem, seconds=1e9), fit) == [fit]
-    for name, value in {"_LARGE_SET": 10, "_SAYS_ALL": -0.01}.items():
-        with monkeypatch.context() as patch:
-            patch.setattr(intervals, name, value)
-            assert intervals._modes(task_of(fit, problem), fit) == [fit]
+    monkeypatch.setattr(intervals, "MOST_SAMPLED", 2 * T - 1)
+    assert intervals._modes(task_of(fit, problem), fit) == [fit]
+
+
+@pytest.mark.parametrize("changed", [{}, {"_LARGE_SET": 10}, {"_SAYS_ALL": -0.01}], ids=str)
+def test_a_note_says_that_there_may_be_other_explanations(changed, fit, problem, many_modes, gaussian, monkeypatch):
+    for name, value in changed.items():
+        monkeypatch.setattr(intervals, name, value)
+    found, _ = with_intervals(task_of(fit, problem), fit)
+    assert found.notes == (() if changed else (intervals.MANY_MODES,)), "small sets and answers with errors have none"

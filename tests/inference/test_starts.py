@@ -12,6 +12,7 @@ from choicegp.inference.posterior import conclude, factorise_on_host
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import grown_starts, moments_at, neighbouring_starts, shrunk_starts
 from choicegp.model.kernels import RBF
+from choicegp.model.likelihood import log_likelihood
 from choicegp.model.prior import Objects, UtilityPrior
 
 from .conftest import LEARN, Clock, T, conditioned, covariance_of, fitted
@@ -169,3 +170,14 @@ def test_a_fit_continues_from_neighbours_in_both_directions(problem):
         assert found.posterior.n_utilities == d
         assert found.prior.shared == (d > 1)
         assert found.elbo > fits[d].elbo - 3.0
+
+
+def test_a_copy_begins_where_the_smaller_model_ended_and_a_utility_of_zero_does_not():
+    # The same choice of one object of two, sure by one utility.
+    both, first = np.array([True, True]), np.array([True, False])
+    sure = np.array([[2.99, 0.0]])
+    values = [
+        float(jax.jit(log_likelihood)(u, both, first))
+        for u in (sure, np.concatenate([sure, sure]), np.concatenate([sure, np.zeros((1, 2))]))
+    ]
+    np.testing.assert_allclose(values, [-0.0014, -0.0028, -0.694], atol=6e-4)

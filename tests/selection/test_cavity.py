@@ -8,9 +8,10 @@ from choicegp import ChoiceData
 from choicegp.compute.progress import Clock
 from choicegp.errors import ChoiceGPError
 from choicegp.prediction.choices import ChoicePredictor
-from choicegp.selection import cavity
-from choicegp.selection.cavity import CavityFits, Settled, _Differences, _remedy, cavities, cavity_loo, own_marginals
+from choicegp.selection import settling
+from choicegp.selection.cavity import CavityFits, _Differences, _remedy, cavities, cavity_loo, own_marginals
 from choicegp.selection.loo import standard_error
+from choicegp.selection.settling import Settled
 
 from .conftest import fit_fixed, make_case, posed
 
@@ -143,7 +144,7 @@ def test_a_certain_site_leaves_numbers():
 
 def test_marginals_of_equal_objects_are_degenerate_not_nan():
     covariance = np.array([[[1.0, 1.0], [1.0, 1.0]]])
-    posterior = Settled((), np.array([[0.5, 0.5]]), covariance, 0.0, 1.0, 0.0)
+    posterior = Settled((), np.array([[0.5, 0.5]]), covariance, 0.0, 1.0)
     own = own_marginals(posterior, np.array([[0], [1]]))
     assert own.mean.tolist() == [[0.0]]
     assert own.root.tolist() == [[[0.0]]]
@@ -152,7 +153,7 @@ def test_marginals_of_equal_objects_are_degenerate_not_nan():
 def test_the_posterior_that_is_left_out_from_is_settled(cases):
     case = cases["threes"]
     fits = CavityFits(case.posterior, case.problem)
-    assert float(fits.full.change) <= cavity._SETTLED
+    assert float(fits.full.change) <= settling._SETTLED
     n = case.problem.n_objects
     sd = np.sqrt(np.diagonal(fits.full.covariance, axis1=1, axis2=2))[:, :n]
     assert np.max(np.abs(fits.full.mean[:, :n] - case.posterior.mean) / sd) < 0.3

@@ -40,7 +40,10 @@ def ask(
     set_size: Annotated[int, Option("--set-size", min=2, max=6, help="Number of objects in a set.")] = 4,
     sets: Annotated[int | None, Option("--sets", min=1, show_default=False, help="Stop after this many sets.")] = None,
     design: Annotated[
-        str, Option("--design", metavar="NAME", help="How sets are chosen: information, predictive, best or random.")
+        str,
+        Option(
+            "--design", metavar="NAME", help="How sets are chosen: information, predictive, staged, best or random."
+        ),
     ] = "information",
     object_id: Annotated[
         str | None,

@@ -36,10 +36,14 @@ from choicegp.files import replaced_when_complete
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
 # On an NVIDIA GPU most of the time goes into trying out variants of every matrix product, for products that take no
 # part of a fit's time worth it (H200, jaxlib 0.11: 70 against 7 s for a sparse fit of five utilities).
+_LEVEL = "xla_backend_optimization_level"
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
+    "cpu": {"xla_cpu_use_fusion_emitters": False, _LEVEL: 1},
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
+# Without optimisations a posterior and its score compile in 0.3 instead of 1.3 s and take twice as long: 0.08 s more
+# with 160 sets of three and three utilities, whose points are a million numbers.
+_FEW_NUMBERS = 3_000_000
 _SETTINGS = ("jax_enable_x64", "jax_default_device", "jax_default_matmul_precision")
 _KNOWN = ("choicegp.", "builtins")
 SUFFIX = ".program"
@@ -49,7 +53,7 @@ _FAULTS = (OSError, ValueError, TypeError, AttributeError, LookupError, Assertio
            ImportError, pickle.PickleError)  # fmt: skip
 
 
-def program(function: Callable, *, static: str | None = None) -> "Program":
+def program(function: Callable, *, static: str | None = None, seldom: bool = False) -> "Program":
     """Compile as `jax.jit` does.  Make one at module level: a second wrapper compiles again.
 
     Parameters
@@ -58,16 +62,19 @@ def program(function: Callable, *, static: str | None = None) -> "Program":
         Of arrays in pytrees; its last argument may be static.
     static : str, optional
         Name of the last argument, when it is hashable and part of the program.
+    seldom : bool
+        Whether it runs a few times for each combination of shapes. Where its arguments are small, it is then compiled
+        soon rather than well.
     """
-    return functools.wraps(function)(Program(function, static))  # type: ignore[return-value]
+    return functools.wraps(function)(Program(function, static, seldom=seldom))  # type: ignore[return-value]
 
 
 class Program:
     """A function with one executable for every combination of shapes that it was called with."""
 
-    def __init__(self, function: Callable, static: str | None) -> None:
+    def __init__(self, function: Callable, static: str | None, *, seldom: bool = False) -> None:
         self.name = f"{function.__module__}.{function.__qualname__}"
-        self._function, self._static = function, static is not None
+        self._function, self._static, self._seldom = function, static is not None, seldom
         self._traced = jax.jit(function, static_argnames=static)
         self._executables: dict[Any, Callable] = {}
         self._locks: dict[Any, threading.Lock] = {}
@@ -106,7 +113,8 @@ class Program:
         path = self._path(key, static)
         executable = None if path is None else load(path, dynamic, present_device())
         if executable is None:
-            executable = _compiled(self._traced.lower(*dynamic, *static))
+            soon = self._seldom and sum(leaf.size for leaf in jax.tree.leaves(dynamic)) <= _FEW_NUMBERS
+            executable = _compiled(self._traced.lower(*dynamic, *static), soon=soon)
             if path is not None:
                 keep(path, executable)
         return executable
@@ -130,11 +138,13 @@ class Program:
         return folder / f"{self.name.split('.')[-1].strip('_')}-{digest}{SUFFIX}"
 
 
-def _compiled(lowered: Any) -> Any:
+def _compiled(lowered: Any, *, soon: bool = False) -> Any:
     """Compile quickly, but for the options that this version of XLA does not know."""
     options = dict(_OPTIONS.get(present_device().platform, {}))
+    if soon and _LEVEL in options:
+        options[_LEVEL] = 0
     if jax.config.read("jax_disable_most_optimizations"):
-        options.pop("xla_backend_optimization_level", None)  # even fewer are asked for
+        options.pop(_LEVEL, None)  # even fewer are asked for
     while options:
         try:
             return lowered.compile(options)

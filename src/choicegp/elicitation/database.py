@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
+from choicegp.elicitation.events import DamagedRow
 from choicegp.errors import StoreError, Unavailable
 from choicegp.files import check_place
 
@@ -106,7 +107,7 @@ class Database:
             if isinstance(error, DBAPIError) and lost(error):  # perhaps between the commit and its reply
                 outcome = "What is sent again counts once"
             raise Unavailable(f"{self._problem(error)}. {outcome}") from error
-        except (UnicodeDecodeError, JSONDecodeError) as error:  # bytes that no program of ours has written
+        except (UnicodeDecodeError, JSONDecodeError, DamagedRow) as error:  # what no program of ours has written
             raise Unavailable(f"{self.where} {_SQLITE_PROBLEMS[11]}. {outcome}") from error
 
     def _problem(self, error: Exception) -> str:
@@ -212,6 +213,7 @@ def _sqlite(name: str, timeout: float) -> tuple[sa.Engine, str]:
             "synchronous=FULL",
             "foreign_keys=ON",
             "secure_delete=ON",
+            "cache_size=-512",  # KiB, of the 5 connections each: a file that grows must not grow in memory, too
         ):
             connection.execute(f"PRAGMA {setting}")
 

@@ -25,10 +25,13 @@ from choicegp.prediction.people import utilities_of_people
 from choicegp.prediction.utilities import joint_samples
 from choicegp.reading.encoding import FeatureEncoding
 
-HOW = ("random", "space-filling", "uncertain", "information", "predictive", "best")
-_N_DRAWS, _N_PREDICTIVE_DRAWS = 256, 512
+HOW = ("random", "space-filling", "uncertain", "information", "predictive", "staged", "best")
+FEW_ANSWERS = 20
+"""Below this number of answers of a person, "staged" asks about the answers to other sets."""
+_N_DRAWS = 256
+_N_DRAWS_AGAIN = 2048  # of the utilities, by which the best sets of a search for "predictive" are compared
 _N_STARTS = 128  # random sets that a search values first
-_N_REVALUED = 16  # best sets of a search, which are valued again at many points
+_N_REVALUED, _N_PREDICTIVE_REVALUED = 16, 32  # best sets of a search, which are valued again at many points
 _N_TARGETS, _N_PAIRS = 32, 128  # sets about whose answers is asked: at most that many, or random pairs
 _SPACE = 2048  # objects among which a set that fills the space is sought
 _BEST_POOL = 256
@@ -52,8 +55,9 @@ def next_set(
     how : str
         "random"; "space-filling": objects far from each other and from what was shown; "uncertain": the answer has the
         largest entropy; "information": the answer says most about the utilities; "predictive": the answer says most
-        about the answers to ``targets``; "best": each object is the best by a posterior draw of its own under
-        random weights of the utilities, to find the best objects of the catalogue.
+        about the answers to ``targets``; "staged": "predictive" while the model knows fewer than 20 answers, then
+        "information"; "best": each object is the best by a posterior draw of its own under random weights of the
+        utilities, to find the best objects of the catalogue.
     avoid : collection of frozenset
         Sets of labels that were shown already.  They are not proposed again.
     respondent : object, optional
@@ -123,6 +127,8 @@ def next_sets(
     )  # fmt: skip
     if model is None and how != "random":
         request = request._replace(how="space-filling")
+    if request.how == "staged":
+        request = request._replace(how="predictive" if request.n_answers < FEW_ANSWERS else "information")
     with computing("auto" if model is None else model.device):
         return _DESIGNS[request.how](request, n)
 
@@ -193,7 +199,7 @@ def _valued(request: Request, n: int) -> list[Proposed]:
     also = () if listed is None else np.unique(listed)
     pool = pool_of(request.fitted, request.catalogue, request.rng, also=also, person=request.person)
     predictive = request.how == "predictive"
-    drawn = drawn_at(request.fitted, pool.objects, request, _N_PREDICTIVE_DRAWS if predictive else _N_DRAWS)
+    drawn = drawn_at(request.fitted, pool.objects, request, _N_DRAWS)
     targets = _targets(request, pool, drawn, listed) if predictive else None
     before: list[np.ndarray] = []
     found = []
@@ -201,7 +207,7 @@ def _valued(request: Request, n: int) -> list[Proposed]:
         given = drawn.after(before, request.rng) if before else drawn
         tried = searched(request, pool, partial(_values, given, request.how, targets))
         if len(tried.sets):
-            best, value = _best_of(request, pool, tried, given)
+            best, value = _best_of(request, pool, tried, given, listed)
             before.append(best)
             rows = pool.rows[best]
         else:
@@ -218,16 +224,23 @@ def _values(drawn: Drawn, how: str, targets: Targets | None, sets: np.ndarray) -
     return valued.entropy if how == "uncertain" else valued.information
 
 
-def _best_of(request: Request, pool: Pool, tried: Found, drawn: Drawn) -> tuple[np.ndarray, float]:
+def _best_of(
+    request: Request, pool: Pool, tried: Found, drawn: Drawn, listed: list[list[int]] | None
+) -> tuple[np.ndarray, float]:
     """Return the best set of a search and its value."""
     assert request.fitted is not None
-    again = request.how != "predictive" and request.person is None and len(drawn.weights) == 1
+    again = request.person is None and len(drawn.weights) == 1
     if not again or not tried.complete:
         return tried.sets[0], float(tried.values[0])
     # The best of many sets owes its place partly to the draws at hand: the best few are compared at many others.
-    some = tried.sets[:_N_REVALUED]
-    answers = expected_answers(request.fitted, pool.objects, some, request.lapse)
-    values = answers.entropy if request.how == "uncertain" else answers.information
+    if request.how == "predictive":
+        some = tried.sets[:_N_PREDICTIVE_REVALUED]
+        others = drawn_at(request.fitted, pool.objects, request, _N_DRAWS_AGAIN)
+        values = about_targets(others, some, _targets(request, pool, others, listed))
+    else:
+        some = tried.sets[:_N_REVALUED]
+        answers = expected_answers(request.fitted, pool.objects, some, request.lapse)
+        values = answers.entropy if request.how == "uncertain" else answers.information
     return some[np.argmax(values)], float(np.max(values))
 
 

@@ -15,6 +15,10 @@ STEPS = {"asked": 0, "answered": 1, "skipped": 1, "withdrawn": 1, "undone": 2}
 OTHERS = ("joined", "finished", "resumed", "deleted", "opened", "paused", "closed")
 
 
+class DamagedRow(Exception):
+    """A row of a database, or an order of rows, that no program of ours has written."""
+
+
 class Event(NamedTuple):
     """One thing that happened.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from choicegp.elicitation.events import STEPS, Event, Participant, Progress, Question
+from choicegp.elicitation.events import OTHERS, STEPS, DamagedRow, Event, ObjectId, Participant, Progress, Question
 from choicegp.elicitation.schema import EVENTS, PARTICIPANTS, STUDY
 from choicegp.errors import NotPossible
 
@@ -16,6 +16,20 @@ from choicegp.errors import NotPossible
 def now() -> str:
     """Return the time (UTC) as text: SQLite knows no time zones, and texts of this form sort as times do."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def time_of(text: Any) -> datetime:
+    """Return a time that a row holds as `now` wrote it.
+
+    Examples
+    --------
+    >>> time_of("2026-01-01T00:00:00+00:00").year
+    2026
+    """
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise DamagedRow from error
 
 
 def new_token() -> str:
@@ -44,18 +58,39 @@ def add(connection: sa.Connection, kind: str, participant: int | None = None, **
 
 def _event(row: Mapping[Any, Any]) -> Event:
     values = {name: row[name] for name in Event._fields}
-    values["at"] = datetime.fromisoformat(values["at"])
+    values["at"] = time_of(values["at"])
     for name in ("shown", "chosen"):
-        values[name] = None if values[name] is None else tuple(values[name])
-    return Event(**values)
+        values[name] = None if values[name] is None else _ids_of(values[name])
+    event = Event(**values)
+    is_whole = event.kind in OTHERS or (
+        event.kind in STEPS and isinstance(event.question, str) and isinstance(event.participant, int)
+    )
+    if not is_whole or (event.kind == "asked" and not event.shown):
+        raise DamagedRow
+    return event
 
 
-def events(connection: sa.Connection, participant: int | None = None, after: int = 0) -> list[Event]:
-    """Return the events of one participant or of all, in their order."""
+def _ids_of(found: Any) -> tuple[ObjectId, ...]:
+    """Return the ids of objects that a cell holds."""
+    if not isinstance(found, list) or not all(isinstance(one, ObjectId) for one in found):
+        raise DamagedRow
+    return tuple(found)
+
+
+def events(
+    connection: sa.Connection, participant: int | None = None, after: int = 0, of_questions: bool = False
+) -> list[Event]:
+    """Return the events of one participant or of all, in their order; perhaps those of questions alone."""
     query = sa.select(EVENTS).where(EVENTS.c.id > after).order_by(EVENTS.c.id)
+    if of_questions:
+        query = query.where(EVENTS.c.step.is_not(None))
     if participant is not None:
         query = query.where(EVENTS.c.participant == participant)
-    return [_event(row) for row in connection.execute(query).mappings()]
+    found = [_event(row) for row in connection.execute(query).mappings()]
+    asked = {event.question for event in found if event.kind == "asked"}
+    if not after and any(event.question is not None and event.question not in asked for event in found):
+        raise DamagedRow
+    return found
 
 
 def event_of(connection: sa.Connection, question: str, step: int) -> Event | None:
@@ -100,11 +135,11 @@ def progress(connection: sa.Connection) -> dict[int, Progress]:
     query = (
         sa.select(EVENTS.c.participant, *counts, sa.func.max(EVENTS.c.at))
         .outerjoin(undone, sa.and_(undone.c.question == EVENTS.c.question, undone.c.step == STEPS["undone"]))
-        .where(EVENTS.c.participant.is_not(None))
+        .where(EVENTS.c.participant.is_not(None), kind != "deleted")
         .group_by(EVENTS.c.participant)
     )
     rows = connection.execute(query)
-    return {who: Progress(asked, done, given, datetime.fromisoformat(last)) for who, asked, done, given, last in rows}
+    return {who: Progress(asked, done, given, time_of(last)) for who, asked, done, given, last in rows}
 
 
 def study_state(connection: sa.Connection) -> str:
@@ -118,16 +153,24 @@ def owner_hash(connection: sa.Connection) -> str:
 
 
 def _participant(row: Mapping[Any, Any]) -> Participant:
-    joined = datetime.fromisoformat(row["joined"])
-    return Participant(row["id"], row["name"], row["state"], joined, dict(row["panel"] or {}))
+    panel = row["panel"] or {}
+    if not isinstance(panel, dict):
+        raise DamagedRow
+    return Participant(row["id"], row["name"], row["state"], time_of(row["joined"]), panel)
 
 
 def participants(connection: sa.Connection, **having: Any) -> list[Participant]:
-    """Return the participants whose columns have these values."""
-    query = sa.select(PARTICIPANTS).order_by(PARTICIPANTS.c.id)
+    """Return the participants who were not deleted and whose columns have these values."""
+    query = sa.select(PARTICIPANTS).where(PARTICIPANTS.c.state != "deleted").order_by(PARTICIPANTS.c.id)
     for name, value in having.items():
         query = query.where(PARTICIPANTS.c[name] == value)
     return [_participant(row) for row in connection.execute(query).mappings()]
+
+
+def is_deleted(connection: sa.Connection, participant: int) -> bool:
+    """Whether somebody had this number, and was deleted."""
+    query = sa.select(PARTICIPANTS.c.id).where(PARTICIPANTS.c.id == participant, PARTICIPANTS.c.state == "deleted")
+    return connection.execute(query).first() is not None
 
 
 def n_participants(connection: sa.Connection) -> int:

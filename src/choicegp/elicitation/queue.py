@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from choicegp.elicitation.log import time_of
 from choicegp.elicitation.schema import EVENTS, JOBS, PARTICIPANTS, RESULTS
 
 if TYPE_CHECKING:
@@ -130,9 +131,9 @@ class Queue:
         query = sa.select(sa.func.count()).select_from(JOBS)
         return int(self._database.read(lambda connection: connection.execute(query).scalar_one()))
 
-    def deleted(self) -> set[int]:
-        """Return the numbers of participants who were deleted."""
-        query = sa.select(PARTICIPANTS.c.id).where(PARTICIPANTS.c.state == "deleted")
+    def deleted(self, among: Collection[int]) -> set[int]:
+        """Return who of these participants, by number, was deleted."""
+        query = sa.select(PARTICIPANTS.c.id).where(PARTICIPANTS.c.state == "deleted", PARTICIPANTS.c.id.in_(among))
         return set(self._database.read(lambda connection: connection.execute(query).scalars().all()))
 
     def _text(self, seconds: float = 0.0) -> str:
@@ -212,4 +213,4 @@ def _keep_if_new(connection: sa.Connection, kind: str, content: bytes, now: str)
 
 def _result(connection: sa.Connection, kind: str, participant: int) -> Result | None:
     row = connection.execute(sa.select(RESULTS).where(_this(RESULTS, kind, participant))).one_or_none()
-    return None if row is None else Result(row.version, datetime.fromisoformat(row.at), row.content)
+    return None if row is None else Result(row.version, time_of(row.at), row.content)

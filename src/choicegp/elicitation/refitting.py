@@ -23,6 +23,7 @@ _N_PROBES = 64  # sets for which it is predicted
 _GROWN = 1.25  # by which the answers have grown when a fit starts from scratch
 _COLD = 10.0  # the first fit may take this many times the seconds of a later one
 _LEAST_SECONDS = 0.1
+_OF_LIMIT = 0.9  # part of the time limit after which a refit's second fit ends: what follows it takes time too
 _NOBODY = -1  # code of a copy without influence, which is no shown object
 _FILLED = 0.6  # part of a size from which on the next one is prepared
 _ONE_BLOCK = {"n_restarts": 1, "max_iter": 1}  # options of a fit that only compiles
@@ -198,7 +199,7 @@ class Refitter:
             is_due = before is None or len(data) >= _GROWN * before.n_cold
             found = [self._whole(data, None if before is None else before.roomy)]
             if before is not None and is_due:
-                left = max(self._max_seconds - (time.monotonic() - begun), _LEAST_SECONDS)
+                left = max(_OF_LIMIT * self._max_seconds - (time.monotonic() - begun), _LEAST_SECONDS)
                 found.append(self._fit(data, None, max_seconds=left))
             model, roomy = max(found, key=lambda one: np.nan_to_num(one[0].elbo_, nan=-np.inf))
             predicted = np.concatenate(roomy._probabilities(self._probe.with_encoding(roomy.encoding_)))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from choicegp.checks import kind_of, number_option, plain, seed, unique_index, whole_number
+from choicegp.data.choices import ChoiceData
 from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.fitting.record import Fitted
@@ -69,6 +70,8 @@ class Request(NamedTuple):
     rng : numpy.random.Generator
     person : int or None
         Number of the person who is asked in a model of many people, -1 for somebody new; None in other models.
+    n_answers : int
+        How many answers the model knows, of this person in a model of many people.
     """
 
     fitted: Fitted | None
@@ -82,6 +85,7 @@ class Request(NamedTuple):
     begun: float
     rng: np.random.Generator
     person: int | None = None
+    n_answers: int = 0
 
     @property
     def deadline(self) -> float:
@@ -147,7 +151,8 @@ def checked(
             )
     shown = {frozenset(one) for one in _as_rows("avoid", avoid, index, known=False)}
     rng = np.random.default_rng([seed(random_state), 21])
-    return Request(fitted, objects, size, how, shown, wanted, lapse, float(seconds), time.monotonic(), rng, person)
+    begun, n_answers = time.monotonic(), _n_answers(fitted, respondent)
+    return Request(fitted, objects, size, how, shown, wanted, lapse, float(seconds), begun, rng, person, n_answers)
 
 
 def _person(fitted: Fitted | None, respondent: object) -> int | None:
@@ -162,6 +167,16 @@ def _person(fitted: Fitted | None, respondent: object) -> int | None:
             "this model is of many people: pass respondent=NAME, of a person who has answered or of somebody new"
         )
     return int(study.numbers([respondent])[0])
+
+
+def _n_answers(fitted: Fitted | None, respondent: object) -> int:
+    """Return how many answers a model knows, of one person in a model of many people; 0 where it kept no data."""
+    data: ChoiceData | None = None if fitted is None else fitted.data
+    if fitted is None or data is None:
+        return 0
+    if fitted.study is None or data.respondents is None:
+        return len(data)
+    return int(np.sum(np.asarray(data.respondents, dtype=object) == respondent))
 
 
 def _as_rows(name: str, sets: Iterable[Iterable[Any]], index: pd.Index, known: bool = True) -> Iterator[list[int]]:

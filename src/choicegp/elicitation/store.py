@@ -205,10 +205,9 @@ class Store:
 
     def _find(self, who: Who) -> Participant | None:
         key = who.id if isinstance(who, Participant) else plain(who)
-        found = self._database.read(
-            lambda connection: self._log.participants(connection, **{participant_column(key): key})
-        )
-        return found[0] if found and found[0].state != "deleted" else None
+        having = {participant_column(key): key}
+        found = self._database.read(lambda connection: self._log.participants(connection, **having))
+        return found[0] if found else None
 
     def by_token(self, token: str) -> Participant | None:
         """Return the participant to whom ``token`` belongs, or None."""
@@ -225,7 +224,7 @@ class Store:
 
     def participants(self) -> list[Participant]:
         """Return all participants who were not deleted."""
-        return [one for one in self._database.read(self._log.participants) if one.state != "deleted"]
+        return self._database.read(self._log.participants)
 
     def finish(self, who: Who) -> None:
         """Note that a participant has finished: she is asked nothing more unless she resumes or undoes an answer."""
@@ -336,13 +335,14 @@ class Store:
         """Return the question that waits for an answer, or None."""
         return self._database.read(self._log.open_question, self.participant(who).id)
 
-    def events(self, who: Who | None = None, after: int = 0) -> list[Event]:
-        """Return what happened, of one participant or of all, in its order; only events with an id above ``after``."""
-        return self._database.read(self._log.events, None if who is None else self.participant(who).id, after)
+    def events(self, who: Who | None = None, after: int = 0, *, of_questions: bool = False) -> list[Event]:
+        """Return what happened, of one participant or of all: only events above the id ``after``, or of questions."""
+        number = None if who is None else self.participant(who).id
+        return self._database.read(self._log.events, number, after, of_questions)
 
     def answers(self, who: Who | None = None) -> list[Answer]:
         """Return the answers that count, of one participant or of all."""
-        return answers(self.events(who))
+        return answers(self.events(who, of_questions=True))
 
     def progress(self) -> "dict[int, Progress]":
         """Return how far each participant is, by number, without reading all events."""
@@ -358,7 +358,7 @@ class Store:
         given = self.answers(who)
         if not given:
             raise ChoiceGPError(f"there are no answers in {self.where} yet")
-        names = {one.id: one.label for one in self._database.read(self._log.participants)}
+        names = {one.id: one.label for one in self.participants()}
         return ChoiceData.from_sets(
             self.objects,
             [answer.question.ids for answer in given],

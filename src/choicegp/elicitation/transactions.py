@@ -160,7 +160,7 @@ def undo(connection: sa.Connection, participant: int, key: str) -> Question:
 
 def erase(connection: sa.Connection, participant: int) -> None:
     """Remove all that is known of a participant, but that there was one."""
-    if log.participants(connection, id=participant, state="deleted"):
+    if log.is_deleted(connection, participant):
         return
     log.locked(connection, participant)
     log.remove_events(connection, participant)

@@ -7,20 +7,15 @@ between their quantiles: draws differ in the scale of a utility, which no choice
 carry a symmetric band across zero although all draws agree about the direction.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from choicegp.checks import brief, counted, plain, seed, whole_number
-from choicegp.compute.programs import program
 from choicegp.errors import ChoiceGPError
-from choicegp.inference.posterior import Draws, Posterior
-from choicegp.model.prior import Objects, UtilityPrior
+from choicegp.evaluation.averages import FEW_VALUES, N_GRID, Averages, GroupAverages, posterior_averages
 from choicegp.reading.encoding import FeatureColumn, FeatureEncoding
 
 if TYPE_CHECKING:
@@ -28,34 +23,12 @@ if TYPE_CHECKING:
 
 Direction = Literal["rises", "falls", "non-monotone", "categorical", "unclear"]
 
-N_GRID = 48
 _FINE_GRID = 192  # of an only feature, for which nothing has to be averaged
-_FEW_VALUES = 12  # a feature with at most this number of different values is looked at exactly there
 _MOST_OBJECTS = 2000  # by which the values of a feature are weighted
 _MOST_TOGETHER = 3000  # objects whose joint covariance is averaged
 _Z95 = 1.959963984540054
 _MONOTONE = 0.8  # rank correlation from which a feature is said to raise or lower a utility
 _SAMPLES = 1000
-
-
-class Averages(NamedTuple):
-    """What is known about the utilities averaged over each of g groups of objects.
-
-    Attributes
-    ----------
-    mean : float array (d, g)
-    covariance : float array (d, g, g)
-        Around the mean or, where there are draws, around each of them.
-    draws : float array (n, d, g), optional
-    """
-
-    mean: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    draws: NDArray[np.float64] | None = None
-
-
-# Of encoded objects in groups (g, b, c).
-GroupAverages = Callable[[NDArray[np.float64]], Averages | tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 class FeatureEffect(NamedTuple):
@@ -248,30 +221,6 @@ def _interval(samples: NDArray[np.float64]) -> Relevance:
     return Relevance(samples.mean(axis=2).T, low.T, high.T)
 
 
-def posterior_averages(posterior: Posterior, centre: NDArray[np.float64], scale: NDArray[np.float64]) -> GroupAverages:
-    """Return the function that gives the posterior of averages of utilities over groups of objects.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    centre, scale : float array (c,)
-        How encoded features were scaled before the fit.
-    """
-
-    def averages(X: NDArray[np.float64]) -> Averages:
-        n_groups = len(X)
-        # Few different shapes: each is compiled once.
-        padded = np.concatenate([X, np.repeat(X[-1:], -n_groups % N_GRID, axis=0)])
-        with jax.enable_x64(True):
-            found = _averages(posterior, (padded - centre) / scale)
-        draws, covariance = np.asarray(found[0])[..., :n_groups], np.asarray(found[1])[:, :n_groups, :n_groups]
-        if posterior.draws is None:
-            return Averages(draws[0, 0], covariance)
-        return Averages(draws.mean(axis=(0, 1)), covariance, draws.reshape(-1, *draws.shape[2:]))
-
-    return averages
-
-
 def column_places(encoding: FeatureEncoding) -> Iterator[tuple[FeatureColumn, slice]]:
     """Yield each column of the objects' table and where its features are among the encoded ones."""
     start = 0
@@ -279,36 +228,6 @@ def column_places(encoding: FeatureEncoding) -> Iterator[tuple[FeatureColumn, sl
         stop = start + len(column.feature_names)
         yield column, slice(start, stop)
         start = stop
-
-
-@program
-def _averages(posterior: Posterior, X: Array) -> tuple[Array, Array]:
-    """Return the averages at each of S draws for each of H settings, (H, S, d, g), and the covariance around them.
-
-    Without draws, the mean stands in for them.
-    """
-    g, b, c = X.shape
-    # Codes that no known object has, the same in every group: object effects are common to all groups and
-    # drop out of effects, which are differences.
-    objects = Objects(X.reshape(g * b, c), jnp.tile(-1 - jnp.arange(b), g))
-
-    def averaged(prior: UtilityPrior, gain: Array) -> tuple[Array, Array]:
-        cross = prior.covariance(posterior.objects, objects)
-        cross = cross.reshape(*cross.shape[:2], g, b).mean(axis=3)
-        own = prior.covariance(objects, objects).reshape(-1, g, b, g, b).mean(axis=(2, 4))
-        return cross, own - jnp.swapaxes(cross, 1, 2) @ (gain @ cross)
-
-    if posterior.draws is None:
-        cross, left = averaged(posterior.prior, posterior.gain)
-        return jnp.einsum("dtg,dt->dg", cross, posterior.dual)[None, None], left
-
-    def of_setting(draws: Draws) -> tuple[Array, Array]:
-        cross, left = averaged(draws.prior, draws.inverse)
-        drawn = jax.vmap(draws.prior.total)(jnp.einsum("ptg,spt->spg", cross, draws.dual))
-        return drawn, draws.prior.total(left)
-
-    drawn, left = jax.lax.map(of_setting, posterior.draws)
-    return drawn, jnp.mean(left, axis=0)
 
 
 def _values_of(column: FeatureColumn, part: NDArray[np.float64], n_grid: int) -> _Values:
@@ -321,7 +240,7 @@ def _values_of(column: FeatureColumn, part: NDArray[np.float64], n_grid: int) ->
         return _Values(categories, encoded, categories[codes], np.eye(k)[codes])
     x = part[:, 0]
     grid = np.unique(x)
-    if len(grid) > _FEW_VALUES:
+    if len(grid) > FEW_VALUES:  # fewer are looked at exactly
         grid = np.linspace(grid[0], grid[-1], n_grid)
     encoded = np.zeros((len(grid), part.shape[1]))  # a second feature marks missing numbers: these here are known
     encoded[:, 0] = grid

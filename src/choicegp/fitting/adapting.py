@@ -198,7 +198,7 @@ def _joined(before: StudyPosterior, after: StudyPosterior) -> StudyPosterior:
 
 
 def _together(before: Objects, after: Objects, rows: np.ndarray) -> tuple[Objects, np.ndarray]:
-    """Add some rows of other objects to objects, each once; also return the places of all others among them."""
+    """Add some rows of other objects, each once; return all objects, and the places of the others among them."""
 
     def names(objects: Objects) -> list[tuple[int, bytes]]:
         each = zip(np.asarray(objects.codes).tolist(), np.asarray(objects.X), strict=True)

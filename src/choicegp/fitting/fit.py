@@ -321,7 +321,8 @@ def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Kee
     # Another fit than the first may have the best bound.
     result = fitted.result._replace(
         status=found.status, message=found.message, n_iter=found.n_iter, elbo_trace=found.trace,
-        n_annealing=found.n_annealing, intervals=words, seconds=fitted.result.seconds + clock.seconds,
+        n_annealing=found.n_annealing, intervals=words, notes=(*fitted.result.notes, *found.notes),
+        seconds=fitted.result.seconds + clock.seconds,
     )  # fmt: skip
     return fitted._replace(posterior=found.posterior, elbo=found.elbo, result=result)
 

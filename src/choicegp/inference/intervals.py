@@ -13,12 +13,10 @@ best.
 
 import numpy as np
 
-from choicegp.compute.devices import in_threads
-from choicegp.errors import ChoiceGPError
 from choicegp.inference.chain import BLOCK
 from choicegp.inference.coordinates import log_likelihood
 from choicegp.inference.dense import DenseInference
-from choicegp.inference.driver import Inferred, Task, Watch, infer, run, score_points
+from choicegp.inference.driver import Inferred, Task, Watch, run, score_points
 from choicegp.inference.mcmc import MORE, MOST_SETTINGS, N_CHAINS, Kept, MCMCInference, duals_at, posterior_of_settings
 
 MOST_SAMPLED = 1500
@@ -35,12 +33,21 @@ _N_DRAWS = 512  # of Gaussian posteriors
 _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
 _LARGE_SET = 10  # objects: with more, answers without errors say nearly everything
 _SAYS_ALL = -0.5  # log-likelihood of a set at the best utilities, above which answers count as free of errors
-_N_RIVALS, _RIVAL_STEPS, _N_SLOTS = 16, 150, 8
-_SECONDS_OF_RIVALS = 32.0  # on one core: with many large sets there are fewer rivals
+# Of the starts that are sought then, one in twenty ends within a few nats of the best.  Each takes some steps before
+# half of them are given up, and those that are left more.
+_MOST_STARTS, _N_RIVALS, _N_SLOTS = 128, 8, 8
+_STEPS_OF_A_START, _STEPS_OF_A_RIVAL, _MOST_RIVAL_STEPS = 42, 60, 150
+_SECONDS_OF_RIVALS = 20.0  # on one core: with many large sets there are fewer starts
 # Nats of the bound that make a fit e times as probable: a bound is below the evidence of its mode by some nats, by more
 # at one mode than at another.
 _NATS = 2.0
+_SAME = 0.05  # nats between the bounds of fits that have ended at one mode
 SAMPLED = "NUTS over utilities and hyperparameters"
+MANY_MODES = (
+    "nearly error-free answers to large sets have several explanations, and intervals know the best ones that were "
+    "found: signs of differences and probabilities of new objects may be surer than they should be. Fits with other "
+    "values of random_state show how far explanations differ"
+)
 
 
 def n_steps(inference: MCMCInference) -> tuple[int, int]:
@@ -63,11 +70,17 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
 
     With a time limit, the dense fit comes first; chains that it ends while they warm up are not used.
     """
-    problem, posterior = task.problem, before.posterior
-    if posterior.n_utilities * problem.n_objects > MOST_SAMPLED:
+    if not _has_many_modes(task, before):
+        return _made(task, [before])
+    found, words = _made(task, _modes(task, before))
+    return found._replace(notes=(*found.notes, MANY_MODES)), words
+
+
+def _made(task: Task, modes: list[Inferred]) -> tuple[Inferred, str]:
+    """Make draws around some fits, of which the first is the best."""
+    problem, before = task.problem, modes[0]
+    if before.posterior.n_utilities * problem.n_objects > MOST_SAMPLED:
         return _mixed(task, before)
-    modes = _modes(task, before)
-    before = modes[0]
     inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True, modes=modes)
     n_draws, n_warm_up = n_steps(inference)
     inference = inference.of_length(n_draws, n_warm_up)
@@ -87,40 +100,37 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
 
 def _modes(task: Task, before: Inferred) -> list[Inferred]:
     """Return the fits around which chains start, the best first, each as often as its bound says: often ``before``."""
-    if not _has_many_modes(task, before):
+    if task.watch.clock.limit is not None or np.size(before.posterior.mean) > MOST_SAMPLED:
         return [before]
-    seconds = _RIVAL_STEPS * DenseInference(task).work_of_step(None)  # type: ignore[arg-type]  # the same at any state
-    n_rivals = min(_N_RIVALS, int(_SECONDS_OF_RIVALS / seconds))
+    seed = int(np.random.SeedSequence([task.seed, 10]).generate_state(1)[0])
+    own = Task(
+        before.prior, task.problem, task.learning, Watch(task.watch.clock), 1, _MOST_RIVAL_STEPS, seed=seed,
+        n_jobs=task.n_jobs, points=score_points(task.problem, before.posterior.n_utilities, task.seed),
+    )  # fmt: skip
+    n_steps = int(_SECONDS_OF_RIVALS / DenseInference(own).work_of_step(None))  # type: ignore[arg-type]  # at any state
+    n_rivals = min(_N_RIVALS, n_steps // (_STEPS_OF_A_START + _STEPS_OF_A_RIVAL))
+    n_starts = min(_MOST_STARTS, (n_steps - n_rivals * _STEPS_OF_A_RIVAL) // _STEPS_OF_A_START)
+    if n_rivals == 0:
+        return [before]
     task.watch.report("seeking other modes", 0, before.elbo)
-    points = score_points(task.problem, before.posterior.n_utilities, task.seed)
-
-    def rival(number: int) -> Inferred | None:
-        seed = int(np.random.SeedSequence([task.seed, 10, number]).generate_state(1)[0])
-        own = Task(
-            before.prior, task.problem, task.learning, Watch(task.watch.clock), 1, _RIVAL_STEPS, seed=seed,
-            points=points,
-        )  # fmt: skip
-        try:
-            return infer(DenseInference(own))
-        except ChoiceGPError:  # a fit that failed is no rival
-            return None
-
-    rivals = [one for one in in_threads(rival, range(n_rivals), task.n_jobs) if one is not None]
-    fits = sorted([before, *rivals], key=lambda one: -one.elbo)
+    rivals = DenseInference(own._replace(n_starts=n_starts)).ends(n_rivals)
+    fits: list[Inferred] = []
+    for one in sorted([before, *rivals], key=lambda one: -one.elbo):
+        if not fits or one.elbo < fits[-1].elbo - _SAME:
+            fits.append(one)
     shares = np.cumsum(np.exp([(one.elbo - fits[0].elbo) / _NATS for one in fits]))
     places = np.searchsorted(shares, shares[-1] * (np.arange(_N_SLOTS) + 0.5) / _N_SLOTS)
     return [fits[place] for place in places] if len(set(places)) > 1 else fits[:1]
 
 
 def _has_many_modes(task: Task, before: Inferred) -> bool:
-    """Whether sets are large and answered without errors, and nothing limits the time."""
+    """Whether sets are large and answered without errors."""
     problem, posterior = task.problem, before.posterior
     largest = max((len(batch.rows) for batch in problem.batches), default=0)
     if posterior.n_utilities == 1 or largest <= _LARGE_SET or posterior.lapse is not None:
         return False
     mean = np.pad(posterior.mean, ((0, 0), (0, len(problem.valid) - problem.n_objects)))
-    log_p = float(log_likelihood(mean, problem, None))
-    return task.watch.clock.limit is None and log_p > _SAYS_ALL * problem.n_sets
+    return float(log_likelihood(mean, problem, None)) > _SAYS_ALL * problem.n_sets
 
 
 def _mixed(task: Task, before: Inferred) -> tuple[Inferred, str]:

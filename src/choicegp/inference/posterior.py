@@ -300,7 +300,7 @@ def conclude(
     return Conclusion(jax.tree.map(np.asarray, arrays), float(bound))
 
 
-@program
+@partial(program, seldom=True)
 def _conclude(
     factor: Factor, sites: Sites, problem: Problem, normals: tuple[Array, ...], lapse: Array | None,
     standard: Array | None,

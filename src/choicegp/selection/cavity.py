@@ -25,22 +25,15 @@ from choicegp.compute.devices import in_threads
 from choicegp.compute.programs import program
 from choicegp.compute.progress import Clock
 from choicegp.errors import ChoiceGPError
-from choicegp.inference.expectation import (
-    Marginals,
-    SharedCovariance,
-    expect,
-    marginals,
-    quasi_normals,
-    samples,
-    sobol_normals,
-)
+from choicegp.inference.expectation import Marginals, SharedCovariance, quasi_normals, samples, sobol_normals
 from choicegp.inference.posterior import Posterior
-from choicegp.inference.problem import Problem, SetBatch
-from choicegp.inference.reduced import condition_reduced, whole_roots
-from choicegp.inference.sites import Neighbours, Sites, neighbours, psd_part
+from choicegp.inference.problem import Problem
+from choicegp.inference.reduced import whole_roots
+from choicegp.inference.sites import Sites, neighbours
 from choicegp.inference.starts import covariance_at, recovered_sites
 from choicegp.model.error_models import ErrorModel
 from choicegp.selection.loo import CavityDiagnostics, LooResult, loo_result, standard_error
+from choicegp.selection.settling import OwnSites, Settled, no_sites, settle
 
 MOST_REFITS = 60
 _N_POINTS = (16, 64, 256)  # of the expectations: least, usual and most, where a fit has 16
@@ -48,94 +41,10 @@ _FEW_NUMBERS, _MOST_NUMBERS = 100_000, 16_000_000  # in all points together, to 
 _SCORE_POINTS = 1024
 _BLOCK = 500_000  # numbers worked on at a time
 _WIDTH = 16  # sets scored at a time
-_MOST_STEPS = 200
-_SETTLED = 3e-3  # relative change of the sites
-_UNSETTLED = 5e-2
+_UNSETTLED = 5e-2  # relative change of the sites
 _ROUND = 4  # refits between two looks at what they changed
 _SMALL = 0.1  # corrections still expected, as a share of the standard error
 _DOUBTFUL = 0.25  # nats by which a set's score may be wrong
-
-
-class OwnSites(NamedTuple):
-    """The sites of a batch's sets, unweighted: precision (d, a, a, m), linear (d, a, m), clipped share (m,)."""
-
-    precision: Array
-    linear: Array
-    clipped: Array
-
-
-class Settled(NamedTuple):
-    """A posterior at fixed hyperparameters, with every set's own site.
-
-    Attributes
-    ----------
-    sites : tuple of OwnSites
-    mean, covariance : Array (d, t), (d, t, t) or (d, d, t, t)
-    change : Array
-        Relative change of the sites in the last step.
-    rho : Array
-        Size of the next step.
-    n_steps : Array
-    """
-
-    sites: tuple[OwnSites, ...]
-    mean: Array
-    covariance: Array | SharedCovariance
-    change: Array
-    rho: Array
-    n_steps: Array
-
-
-@program
-def settle(
-    sites: tuple[OwnSites, ...], more: Sites, roots: Array, problem: Problem, among: Neighbours, normals: tuple,
-    lapse: Array | None,
-) -> Settled:  # fmt: skip
-    """Move the sites to their fixed point, hyperparameters held; one program, whichever sets have weight 0.
-
-    ``roots`` are what `whole_roots` returns.  The first marginals are those that the first sites make together with
-    ``more``, precisions at the neighbours of every object and linear parts; after that, ``more`` is forgotten.
-    """
-
-    def moments(sites: tuple[OwnSites, ...], more: Sites) -> tuple[Array, Array | SharedCovariance]:
-        weighted = [own.precision * batch.weight for batch, own in zip(problem.batches, sites, strict=True)]
-        linear = more.linear
-        for batch, own in zip(problem.batches, sites, strict=True):
-            linear = linear.at[:, batch.rows].add(batch.weight * own.linear)
-        found = condition_reduced(roots, more.precision + among.values(weighted), linear, among)
-        if found.spread is None:
-            return found.mean, jnp.swapaxes(found.own, 1, 2) @ found.own
-        return found.mean, SharedCovariance(found.spread, found.own)
-
-    def target(batch: SetBatch, draws: Array, now: Settled) -> tuple[OwnSites, Array]:
-        expected = expect(marginals(now.mean, now.covariance, batch), batch, draws, lapse)
-        precision = psd_part(expected.curvature)
-        linear = expected.gradient + jnp.einsum("dopm,dpm->dom", precision, now.mean[:, batch.rows])
-        # The trace of a matrix is the sum of its eigenvalues: the negative ones are what the projection added.
-        kept, whole = jnp.einsum("doom->m", precision), jnp.einsum("doom->m", expected.curvature)
-        clipped = (kept - whole) / jnp.maximum(2.0 * kept - whole, jnp.finfo(kept.dtype).tiny)
-        return OwnSites(precision, linear, jnp.clip(clipped, 0.0, 1.0)), expected.gradient
-
-    def step(now: Settled) -> Settled:
-        sites, moved, whole = [], jnp.zeros(2), jnp.full(2, 1e-24)
-        for batch, draws, old in zip(problem.batches, normals, now.sites, strict=True):
-            new, gradient = target(batch, draws, now)
-            turned = new.precision - old.precision
-            force = new.linear - old.linear - jnp.einsum("dopm,dpm->dom", turned, now.mean[:, batch.rows])
-            moved += jnp.stack([jnp.sum((batch.weight * turned) ** 2), jnp.sum((batch.weight * force) ** 2)])
-            whole += jnp.stack([jnp.sum((batch.weight * new.precision) ** 2), jnp.sum((batch.weight * gradient) ** 2)])
-            sites.append(jax.tree.map(lambda a, b: (1.0 - now.rho) * a + now.rho * b, old, new))
-        change = jnp.sqrt(jnp.max(moved / whole))
-        rho = jnp.where(change > now.change, jnp.maximum(0.5 * now.rho, 0.1), jnp.minimum(1.2 * now.rho, 1.0))
-        rho = jnp.where(now.n_steps < 1, 0.9, rho)  # the first step only says what the start implies
-        return Settled(tuple(sites), *moments(tuple(sites), nothing), change, rho, now.n_steps + 1.0)
-
-    def unsettled(now: Settled) -> Array:
-        return (now.n_steps < 2) | ((now.change > _SETTLED) & (now.n_steps < _MOST_STEPS))
-
-    nothing = jax.tree.map(jnp.zeros_like, more)
-    beginning = (jnp.asarray(number) for number in (jnp.inf, 1.0, 0.0))  # change, rho and n_steps
-    return jax.lax.while_loop(unsettled, step, Settled(sites, *moments(sites, more), *beginning))
 
 
 @program
@@ -239,7 +148,7 @@ class CavityFits:
         first = Sites(jnp.asarray(among.of_matrices(np.asarray(precision))), linear)
         self.nothing = jax.tree.map(np.zeros_like, first)
         self.among = jax.tree.map(jnp.asarray, among)
-        self.full = self._settled(tuple(_no_sites(d, batch) for batch in problem.batches), first, problem)
+        self.full = self._settled(tuple(no_sites(d, batch) for batch in problem.batches), first, problem)
 
     def _settled(self, sites: tuple[OwnSites, ...], more: Sites, problem: Problem) -> Settled:
         found = settle(sites, more, self.roots, problem, self.among, self.normals, self.lapse)
@@ -267,11 +176,6 @@ def _n_points(d: int, problem: Problem) -> int:
 
 def _power_of_two(most: float) -> int:
     return 1 << max(0, int(most).bit_length() - 1)
-
-
-def _no_sites(d: int, batch: SetBatch) -> OwnSites:
-    a, m = batch.rows.shape
-    return OwnSites(np.zeros((d, a, a, m)), np.zeros((d, a, m)), np.zeros(m))  # type: ignore[arg-type]
 
 
 def cavity_loo(

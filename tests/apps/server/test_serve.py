@@ -38,6 +38,16 @@ def run(capsys):
     return run_arguments
 
 
+@pytest.mark.parametrize("missing", ["fastapi", "jinja2", "uvicorn"])
+def test_a_missing_extra_is_named(missing, table, tmp_path, monkeypatch):
+    from choicegp.apps.server import serve
+
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=re.escape("pip install 'choicegp[page]'")):
+        serve.serve(serve.ServeRequest(table, db=str(tmp_path / "s.sqlite"), port=0))
+    assert not (tmp_path / "s.sqlite").exists()
+
+
 class TestRefusals:
     def test_addresses(self, run, table):
         assert "also say by which address, with --url" in run("serve", table, "--host", "0.0.0.0")[1]

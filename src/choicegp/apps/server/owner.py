@@ -111,7 +111,7 @@ def counts(page: Page) -> tuple[int, int]:
 def standings(page: Page) -> list[tuple[Participant, Standing]]:
     """Return all participants with their answers, read at once."""
     events: dict[int | None, list[Event]] = {}
-    for event in page.store.events():
+    for event in page.store.events(of_questions=True):
         events.setdefault(event.participant, []).append(event)
     return [(person, standing(events.get(person.id, []))) for person in page.store.participants()]
 

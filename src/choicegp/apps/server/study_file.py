@@ -15,7 +15,7 @@ from choicegp.errors import ChoiceGPError
 #: A text in each language, by code.
 Local = Mapping[str, str]
 
-DESIGNS = ("information", "predictive", "uncertain", "best", "space-filling", "random")
+DESIGNS = ("information", "predictive", "staged", "uncertain", "best", "space-filling", "random")
 PANEL = ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID", "workerId", "assignmentId", "hitId")
 _PERSONS = ("PROLIFIC_PID", "workerId")
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})?")

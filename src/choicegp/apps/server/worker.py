@@ -101,7 +101,7 @@ class Worker:
         """Forget who was deleted, wherever that was."""
         assert self._learner is not None
         if known := self._learner.known():
-            self._learner.forget(known & self._queue.deleted())
+            self._learner.forget(self._queue.deleted(known))
 
     def _warm_up(self) -> bool:
         """Compile programs before somebody waits for them, the smallest first."""
@@ -163,7 +163,7 @@ class Worker:
         assert self._learner is not None
         version = self._queue.version()
         events: dict[int | None, list[Event]] = {}
-        for event in self._store.events():
+        for event in self._store.events(of_questions=True):
             events.setdefault(event.participant, []).append(event)
         people = {one.label: standing(events.get(one.id, [])) for one in self._store.participants()}
         answered = {name: now for name, now in people.items() if now.shown}

@@ -19,14 +19,14 @@ from choicegp.inference.dense import Adam
 from choicegp.inference.driver import Task, Verdict
 from choicegp.inference.problem import SetBatch
 from choicegp.inference.respondents.steps import (
+    Moves,
     Population,
     StudySites,
     StudyState,
-    annealed_people,
     blank_sites,
-    conclude_study,
-    first_sites,
+    moved_people,
     normals_of,
+    population_of_sites,
     run_block,
     score_people,
 )
@@ -39,6 +39,9 @@ from choicegp.model.respondents import StudyPrior
 N_POINTS = 16
 SCORE_POINTS = 128
 _RATE = 0.3  # of Adam, in log hyperparameters
+# One program anneals people and makes the first sites of people of whom nothing is known but the population.
+_ANNEALED = Moves(ANNEALING[0], np.full(len(ANNEALING[0]), 0.5), np.asarray(len(ANNEALING[0])))
+_FIRST = Moves(np.ones(len(ANNEALING[0])), np.ones(len(ANNEALING[0])), np.asarray(1))
 
 
 class InferredStudy(NamedTuple):
@@ -73,14 +76,15 @@ class StudyInference(AnnealedInference):
         self.before, self.alone, self.n_restarts = before, alone, n_restarts
         self.spread = spread
         self.study = laid_out(study, spread)
-        self.normals = self._normals(N_POINTS, task.seed)
+        (self.normals,) = self._normals(N_POINTS, task.seed)
 
     def warm_state(self) -> StudyState | None:
         """Return the state in which everyone is as the population that is known."""
         if self.before is None:
             return None
         prior, population = self.before
-        people = first_sites(prior, self.study, population, self.normals, self.task.rate)
+        people = blank_sites(self.study, prior.n_utilities, population.mean).people
+        people = moved_people(prior, self.study, people, population, self.normals, _FIRST, self.task.rate)
         sites = StudySites(people, np.zeros(len(population.mean)))  # type: ignore[arg-type]
         # The hyperparameters have been learned from others: they move little.
         return self._state(prior, sites, rate=0.3 * _RATE)
@@ -104,17 +108,23 @@ class StudyInference(AnnealedInference):
         if self.before is not None:
             course = self.step(course)  # everyone is the population still
         state = course.state
-        population, now = conclude_study(state.prior, self.study, state.sites, self.normals, state.lapse)
-        tried = [(now, state.sites.people)]
+        population = population_of_sites(state.prior, self.study, state.sites)
+        tried = [(self._scores(state, population, self.normals), state.sites.people)]
         for number in range(self.n_restarts):
             if self.task.watch.is_up:
                 break
             first = self._random_people(state.sites.people, np.random.default_rng([self.task.seed, 31, number]))
-            given = state.prior, self.study
-            people = annealed_people(*given, first, population, self.normals, ANNEALING[0], state.lapse)
-            tried.append((score_people(*given, people, population, self.normals, state.lapse), people))
+            given = state.prior, self.study, first, population, self.normals, _ANNEALED, state.lapse
+            sites = StudySites(moved_people(*given), state.sites.population)
+            tried.append((self._scores(state._replace(sites=sites), population, self.normals), sites.people))
         sites = StudySites(_best_of_each(tried), state.sites.population)
         return course._replace(state=state._replace(sites=sites, objective=np.asarray(-np.inf)))
+
+    def _scores(self, state: StudyState, population: Population, *blocks: tuple) -> list[np.ndarray]:
+        """Return each person's part of the bound, (k, R), the mean over blocks of points: one program for all."""
+        given = state.prior, self.study, state.sites.people, population
+        found = [score_people(*given, block, state.lapse) for block in blocks]
+        return [np.mean([np.asarray(scores) for scores in crowd], axis=0) for crowd in zip(*found, strict=True)]
 
     def _random_people(self, like: tuple[Sites, ...], rng: np.random.Generator) -> tuple[Sites, ...]:
         """Return sites without precision, with which everyone has random utilities of her own."""
@@ -128,15 +138,18 @@ class StudyInference(AnnealedInference):
         tried = []
         for course in courses:
             state = course.state
-            scores = conclude_study(state.prior, self.study, state.sites, self.normals, state.lapse)[1]
-            tried.append((scores, state.sites.people))
+            population = population_of_sites(state.prior, self.study, state.sites)
+            tried.append((self._scores(state, population, self.normals), state.sites.people))
         first = max(courses, key=Course.quality)
         sites = StudySites(_best_of_each(tried), first.state.sites.population)
         return first._replace(state=first.state._replace(sites=sites, objective=np.asarray(-np.inf)))
 
-    def _normals(self, n_points: int, seed: int) -> tuple:
+    def _normals(self, n_points: int, seed: int) -> list[tuple]:
+        """Draw the points of every set, as blocks of N_POINTS."""
         drawn = normals_of(self.study, self.task.prior.n_utilities, n_points, seed)
-        return jax.tree.map(lambda part: _placed(part, self.spread, 3), drawn)
+        starts = range(0, n_points, N_POINTS)
+        blocks = (jax.tree.map(lambda part, k=k: part[..., k : k + N_POINTS], drawn) for k in starts)
+        return [jax.tree.map(lambda part: _placed(part, self.spread, 3), block) for block in blocks]
 
     def _state(self, prior: StudyPrior, sites: StudySites, rate: float = _RATE) -> StudyState:
         prior = jax.tree.map(lambda leaf: np.asarray(leaf, float), prior)
@@ -163,9 +176,10 @@ class StudyInference(AnnealedInference):
     def conclude(self, course: Course, verdict: Verdict) -> InferredStudy:
         """Make the posterior."""
         state = course.state
-        points = self._normals(SCORE_POINTS, self.task.seed + 2**20)
+        blocks = self._normals(SCORE_POINTS, self.task.seed + 2**20)
         sites = StudySites(state.sites.people, np.zeros(state.sites.population.shape))  # type: ignore[arg-type]
-        population, scores = conclude_study(state.prior, self.study, sites, points, state.lapse)
+        population = population_of_sites(state.prior, self.study, sites)
+        scores = self._scores(state, population, *blocks)
         bound = sum(float(np.sum(score)) for score in scores) - 0.5 * float(population.log_det)
         made = (state.prior, population, state.sites.people, state.lapse)
         prior, population, people, lapse = jax.tree.map(np.asarray, made)

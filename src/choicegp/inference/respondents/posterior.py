@@ -191,7 +191,7 @@ def population_elsewhere(
 ) -> tuple[Array, Array]:
     """Return mean (p t,) and covariance (p t, p t) of the population at t objects, whitened by its prior there.
 
-    ``mean`` and ``root`` belong to v at the points; what the points do not say about the objects is left as it was.
+    ``mean`` and ``root`` describe v at the points; what the points do not say about the objects is left as it was.
     """
     own = prior.population
     lead, roots = leads(prior, whitening_roots(own, points), points, objects), whitening_roots(own, objects)

@@ -236,15 +236,6 @@ def run_block(
     return jax.lax.scan(lambda s, x: _step(s, x, study, normals, learning), state, schedule)
 
 
-@program
-def first_sites(
-    prior: StudyPrior, study: Study, population: Population, normals: tuple, lapse: Array | None
-) -> tuple[Sites, ...]:
-    """Return the sites of people of whom nothing is known but the population."""
-    none = blank_sites(study, prior.n_utilities, population.mean)
-    return pass_over_people(prior, study, none, population, normals, jnp.ones(()), lapse).target
-
-
 def blank_sites(study: Study, d: int, population: Array | np.ndarray) -> StudySites:
     """Return sites of people that say nothing, and a linear part for the population."""
 
@@ -256,15 +247,9 @@ def blank_sites(study: Study, d: int, population: Array | np.ndarray) -> StudySi
 
 
 @program
-def conclude_study(
-    prior: StudyPrior, study: Study, sites: StudySites, normals: tuple, lapse: Array | None
-) -> tuple[Population, tuple[Array, ...]]:
-    """Make the population's posterior, and score people's (k, R) on points that the inference has not seen.
-
-    The bound is the sum of the scores, less half the log determinant of the population's precision.
-    """
-    population = evidence(prior, study, sites)[1]
-    return population, score_people(prior, study, sites.people, population, normals, lapse)
+def population_of_sites(prior: StudyPrior, study: Study, sites: StudySites) -> Population:
+    """Return the population's posterior."""
+    return evidence(prior, study, sites)[1]
 
 
 @program
@@ -272,7 +257,10 @@ def score_people(
     prior: StudyPrior, study: Study, people: tuple[Sites, ...], population: Population, normals: tuple,
     lapse: Array | None,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """Return each person's part of the bound, (k, R), given the population."""
+    """Return each person's part of the bound, (k, R), given the population.
+
+    The bound is the sum of these parts, less half the log determinant of the population's precision.
+    """
     roots = whitening_roots(prior.population, study.points)
 
     def of_chunk(both: tuple[Chunk, tuple]) -> Array:
@@ -295,19 +283,28 @@ def score_people(
     return tuple(scores)
 
 
+class Moves(NamedTuple):
+    """Steps of people's sites: the weight of the likelihood in each, how far each goes, and how many are made."""
+
+    weights: np.ndarray
+    rho: np.ndarray
+    n_steps: np.ndarray
+
+
 @program
-def annealed_people(
-    prior: StudyPrior, study: Study, people: tuple[Sites, ...], population: Population, normals: tuple,
-    weights: Array, lapse: Array | None,
+def moved_people(
+    prior: StudyPrior, study: Study, people: tuple[Sites, ...], population: Population, normals: tuple, moves: Moves,
+    lapse: Array | None,
 ) -> tuple[Sites, ...]:  # fmt: skip
-    """Anneal the sites of people, given the population, which stays as it is."""
+    """Move the sites of people, given the population, which stays as it is."""
 
-    def step(people: tuple[Sites, ...], weight: Array) -> tuple[tuple[Sites, ...], None]:
+    def step(k: Array, people: tuple[Sites, ...]) -> tuple[Sites, ...]:
         sites = StudySites(people, jnp.zeros_like(population.mean))
+        weight, rho = jnp.asarray(moves.weights)[k], jnp.asarray(moves.rho)[k]
         target = pass_over_people(prior, study, sites, population, normals, weight, lapse).target
-        return jax.tree.map(lambda old, new: 0.5 * (old + new), people, target), None
+        return jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, people, target)
 
-    return jax.lax.scan(step, people, weights)[0]
+    return jax.lax.fori_loop(0, moves.n_steps, step, people)
 
 
 def normals_of(study: Study, d: int, n_points: int, seed: int) -> tuple:
