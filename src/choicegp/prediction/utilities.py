@@ -38,7 +38,7 @@ def _root(covariance: Array, real: Array, scale: Array) -> Array:
     """
     apart = jnp.where(real[:, None] & real, 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2)), jnp.eye(len(real)))
     found = factorise(apart, jnp.full(len(apart), FIRST_JITTER), scale).root
-    return jax.lax.map(lambda both: solve_triangular(*both, lower=True).T, (found, apart))
+    return jax.lax.map(lambda both: solve_triangular(both[0], both[1], lower=True).T, (found, apart))
 
 
 @program
