@@ -336,10 +336,7 @@ class Store:
         return self._database.read(self._log.open_question, self.participant(who).id)
 
     def events(self, who: Who | None = None, after: int = 0, *, of_questions: bool = False) -> list[Event]:
-        """Return what happened, of one participant or of all: events above the id ``after``.
-
-        With ``of_questions``, only events of questions are returned, and not who joined or left.
-        """
+        """Return events above the id ``after``, of one participant or of all; ``of_questions``: only of questions."""
         number = None if who is None else self.participant(who).id
         return self._database.read(self._log.events, number, after, of_questions)
 
