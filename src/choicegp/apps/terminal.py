@@ -20,8 +20,9 @@ from choicegp.errors import ChoiceGPError, ReadingNote
 DEBUG = "CHOICEGP_DEBUG"
 _NAMES = (
     "empty|missing|on_error|kind|chosen|set_id|object_id|respondent|available|weight|decimal|at_most|feature|features|"
-    "numbers|covariates"
+    "numbers|covariates|inference|respondents"
 )
+_OPTIONS = {"numbers": "--number", "covariates": "--covariate", "respondents": "--people"}
 _TEXT = r"'(?:[^'\\]|\\.)*'"
 _ARGUMENT = re.compile(rf"(?<![\w(])(?P<name>{_NAMES})=(?P<value>{_TEXT}|\d+|\[{_TEXT}(?:, {_TEXT})*\])")
 LONGEST_LINE = 1000
@@ -235,8 +236,7 @@ def in_shell(message: str) -> str:
 
 
 def _as_option(found: re.Match[str]) -> str:
-    name = found["name"].removesuffix("s") if found["name"] in ("numbers", "covariates") else found["name"]
-    option = "--" + name.replace("_", "-")
+    option = _OPTIONS.get(found["name"], "--" + found["name"].replace("_", "-"))
     value: Any = ast.literal_eval(found["value"])
     if isinstance(value, list):
         value = ",".join(f'"{one}"' if "," in one else one for one in value)

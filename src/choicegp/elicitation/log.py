@@ -80,7 +80,7 @@ def _ids_of(found: Any) -> tuple[ObjectId, ...]:
 def events(
     connection: sa.Connection, participant: int | None = None, after: int = 0, of_questions: bool = False
 ) -> list[Event]:
-    """Return the events of one participant or of all, in their order; perhaps those of questions alone."""
+    """Return the events of one participant or of all, in their order; ``of_questions``: of questions alone."""
     query = sa.select(EVENTS).where(EVENTS.c.id > after).order_by(EVENTS.c.id)
     if of_questions:
         query = query.where(EVENTS.c.step.is_not(None))
