@@ -373,6 +373,49 @@ def test_the_next_size_is_prepared_while_there_is_nothing_to_fit(monkeypatch, fi
     assert all(64 < len(np.unique(fit.data.flat_shown)) <= 68 for fit in fits[-3:])
 
 
+def test_the_next_size_is_prepared_although_something_waited_during_the_fit(monkeypatch, fits):
+    """Who answers and asks again while a fit runs asks for a model twice: the second time there is nothing to fit."""
+    session = ChoiceSession(TABLE)
+    begun, goes_on, compiled = threading.Event(), threading.Event(), threading.Event()
+    fit = Refitter._fit
+
+    def slow(self: Refitter, data: Any, init: Any, **_: Any) -> Any:
+        begun.set()
+        assert goes_on.wait(30)
+        return fit(self, data, init)
+
+    monkeypatch.setattr(Refitter, "_fit", slow)
+    monkeypatch.setattr(Refitter, "_next_size", lambda self, now: (64, now))
+    monkeypatch.setattr(Refitter, "_compile", lambda *_: compiled.set())
+    reply(session, 4)
+    assert begun.wait(30)
+    session.ask()
+    assert session._refitter._wanted, "it waits"
+    goes_on.set()
+    assert compiled.wait(30)
+    assert len(fits) == 1
+    session.close()
+
+
+def test_a_defect_of_what_is_prepared_is_no_error_of_a_fit(monkeypatch, fits):
+    session, begun, goes_on = ChoiceSession(TABLE), threading.Event(), threading.Event()
+
+    def failing(*_: Any) -> None:
+        begun.set()
+        goes_on.wait(30)
+        raise ValueError("nobody asked for this")
+
+    monkeypatch.setattr(Refitter, "_next_size", lambda self, now: (64, now))
+    monkeypatch.setattr(Refitter, "_compile", failing)
+    reply(session, 4)
+    assert begun.wait(30)
+    thread = session._refitter._thread
+    goes_on.set()
+    thread.join(30)
+    assert len(session.refresh().model.data) == 4
+    session.close()
+
+
 def current(*course: tuple[int, float]) -> Current:
     return Current(None, None, 0, 4, tuple((n, np.full(5, value)) for n, value in course))  # type: ignore[arg-type]
 

@@ -12,7 +12,6 @@ import pandas as pd
 
 from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_generously, padded_size
-from choicegp.errors import ChoiceGPError
 from choicegp.estimators.choice_gp import ChoiceGP
 from choicegp.inference.posterior import Draws, Posterior
 from choicegp.model.prior import Objects
@@ -96,7 +95,7 @@ class Refitter:
         self._models: dict[Hashable, Current] = {}
         self._wanted: dict[Hashable, Callable[[], Answered | None]] = {}
         self._failed: Exception | None = None
-        self._is_abandoned = False
+        self._is_ended = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._fitted_all = threading.Condition(self._lock)
@@ -116,7 +115,7 @@ class Refitter:
     def request(self, who: Hashable, read: Callable[[], Answered | None]) -> None:
         """Ask for a new model; ``read`` returns what to fit, or None where that is too little."""
         with self._lock:
-            if self._is_abandoned:
+            if self._is_ended:
                 return
             self._wanted[who] = read
             if self._thread is None:
@@ -127,7 +126,13 @@ class Refitter:
         """Fit nothing more; a fit that runs is not waited for, and its model is never used."""
         with self._lock:
             self._wanted.clear()
-            self._is_abandoned = True
+            self._is_ended = True
+
+    def finish(self) -> None:
+        """Fit what was asked for, wait for it as `wait` does, and do nothing more: no size is prepared any longer."""
+        with self._lock:
+            self._is_ended = True
+        self.wait()
 
     def wait(self) -> None:
         """Wait until nothing is left to fit; raise the error of a fit that failed."""
@@ -143,19 +148,20 @@ class Refitter:
             with self._fitted_all:
                 self._is_fitting = bool(self._wanted)
                 self._fitted_all.notify_all()
-                ahead, self._ahead = self._ahead, None
+                ahead = None
                 if self._is_fitting:
                     who = next(iter(self._wanted))
                     read = self._wanted.pop(who)
-                elif ahead is None or self._is_abandoned:
+                elif self._ahead is None or self._is_ended:
                     self._thread = None
                     return
+                else:
+                    ahead, self._ahead = self._ahead, None
+            if ahead is not None:
+                with contextlib.suppress(Exception):  # nobody asked for it
+                    self._compile(*ahead)
+                continue
             try:
-                if not self._is_fitting:
-                    assert ahead is not None
-                    with contextlib.suppress(ChoiceGPError):  # nobody asked for it
-                        self._compile(*ahead)
-                    continue
                 answered, before = read(), self._models.get(who)
                 if answered is not None and (before is None or before.last != answered.last):
                     self._models[who] = self._fitted(answered, before)
