@@ -61,6 +61,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         jax.config.update("jax_disable_most_optimizations", before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_sudden_end() -> Generator[None]:
+    """Let no command line that a test runs here end this process, as it may while a thread of another test fits."""
+    from choicegp.apps import terminal
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terminal, "_end_at_once", sys.exit)
+        yield
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Return the folder of public data tables that CHOICEGP_DATA names."""

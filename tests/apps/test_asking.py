@@ -2,14 +2,13 @@
 
 import io
 import json
-import os
 import threading
 
 import pandas as pd
 import pytest
 
 from choicegp import ChoiceData, ChoiceSession, Store
-from choicegp.apps import asking
+from choicegp.apps import asking, terminal
 from choicegp.elicitation import refitting
 from choicegp.reporting import summaries
 
@@ -212,7 +211,7 @@ def test_an_interrupt_waits_for_no_fit(typed, monkeypatch, lines):
     rest = iter(lines.split())
     monkeypatch.setattr(asking, "_read", lambda question: read(question) if next(rest, None) else interrupted())
     monkeypatch.setattr(refitting.Refitter, "wait", interrupted)
-    monkeypatch.setattr(os, "_exit", left.append)
+    monkeypatch.setattr(terminal, "_end_at_once", left.append)
     code, out, err = typed(lines)
     ended.set()
     assert left == [code] == [130]

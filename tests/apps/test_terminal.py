@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
@@ -91,6 +92,44 @@ def test_an_interrupt_that_python_ignores_comes_again(number, code, capsys, heed
     assert time.monotonic() - begun < 4.0
     assert sys.unraisablehook is report
     assert capsys.readouterr().err == STOPPED
+
+
+def test_an_interrupt_that_came_too_late_ends_with_the_command(monkeypatch, heeds_interrupts):
+    class Collected:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(terminal, "_SOON", 0.2)
+    assert terminal.run(Collected) == 0
+    time.sleep(0.4)  # an interrupt would be raised here
+    assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer) and not one.daemon]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_comes_again_where_threads_have_no_signals(number, code, capsys, monkeypatch, heeds_interrupts):
+    class Collected:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def command() -> None:
+        Collected()
+        end = time.monotonic() + 5.0
+        while time.monotonic() < end:
+            time.sleep(0.01)
+
+    monkeypatch.delattr(signal, "pthread_kill")
+    assert terminal.run(command) == code
+    assert capsys.readouterr().err == STOPPED
+
+
+@pytest.mark.parametrize("code", [0, 2, 130])
+def test_a_command_that_has_ended_waits_for_no_fit(code):
+    works = "import threading, time; threading.Thread(target=time.sleep, args=(30,), name='choicegp-refit').start()\n"
+    command = f"{works}print('said'); from choicegp.apps import terminal; terminal.leave({code})"
+    begun = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "said\n", "")
+    assert time.monotonic() - begun < 20.0
 
 
 def test_lack_of_memory_is_said(capsys):

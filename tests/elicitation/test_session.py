@@ -416,6 +416,41 @@ def test_a_defect_of_what_is_prepared_is_no_error_of_a_fit(monkeypatch, fits):
     session.close()
 
 
+def test_a_session_that_is_closed_prepares_nothing(monkeypatch, fits):
+    session, begun, goes_on, compiled = ChoiceSession(TABLE), threading.Event(), threading.Event(), []
+    fit = Refitter._fit
+
+    def slow(self: Refitter, data: Any, init: Any, **_: Any) -> Any:
+        begun.set()
+        assert goes_on.wait(30)
+        return fit(self, data, init)
+
+    monkeypatch.setattr(Refitter, "_fit", slow)
+    monkeypatch.setattr(Refitter, "_next_size", lambda self, now: (64, now))
+    monkeypatch.setattr(Refitter, "_compile", lambda *_: compiled.append(True))
+    reply(session, 4)
+    assert begun.wait(30)
+    thread = session._refitter._thread
+    threading.Timer(0.2, goes_on.set).start()
+    session.close()
+    thread.join(30)
+    assert compiled == []
+    assert len(session.model.data) == 4, "the fit that ran is waited for"
+
+
+def test_an_interrupt_in_one_session_leaves_the_fits_of_others(fits):
+    session = ChoiceSession(TABLE, participant="Anna")
+    with pytest.raises(KeyboardInterrupt), session.of("Bert"):
+        raise KeyboardInterrupt
+    reply(session, 4)
+    assert len(session.refresh().model.data) == 4
+    with session.of("Bert"):
+        pass
+    reply(session)
+    assert len(session.refresh().model.data) == 5
+    session.close()
+
+
 def current(*course: tuple[int, float]) -> Current:
     return Current(None, None, 0, 4, tuple((n, np.full(5, value)) for n, value in course))  # type: ignore[arg-type]
 

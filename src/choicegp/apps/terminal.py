@@ -1,5 +1,6 @@
 """How a command speaks to its user: plain text, and one line on stderr when something goes wrong."""
 
+import _thread
 import ast
 import contextlib
 import os
@@ -34,8 +35,9 @@ INTERRUPTED = 130  # what a shell reports after Ctrl-C
 BROKEN_PIPE = 141  # ... and when the reader of a pipe has gone
 TERMINATED = 143  # ... and after SIGTERM, as from `kill`
 _SOON = 0.05  # seconds
-_UNHEEDED = "choicegp-refit"  # first part of the names of threads for which an interrupt does not wait
+_UNHEEDED = "choicegp-refit"  # first part of the names of threads for which the end of a command does not wait
 _NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")  # of the system's loader
+_end_at_once = os._exit
 _STOPPED = "interrupted: no file was left incomplete; the same command begins again"
 
 
@@ -106,23 +108,39 @@ def _ended_in_order() -> Iterator[None]:
         if isinstance(ignored.exc_value, Terminated):
             number = signal.SIGTERM
             signal.signal(number, stop)
-        threading.Timer(_SOON, signal.pthread_kill, (threading.main_thread().ident, number)).start()
+        timers.append(threading.Timer(_SOON, _interrupt, (number,)))
+        timers[-1].daemon = True
+        timers[-1].start()
 
+    timers: list[threading.Timer] = []
     before, report = signal.signal(signal.SIGTERM, stop), sys.unraisablehook
     sys.unraisablehook = send_again
     try:
         yield
     finally:
+        for timer in timers:
+            timer.cancel()
         sys.unraisablehook = report
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: not one of Python's
 
 
+def _interrupt(number: int) -> None:
+    """Send the main thread a signal, even while it waits; Windows has no signals for threads."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+    else:
+        _thread.interrupt_main(number)
+
+
 def leave(code: int) -> NoReturn:
-    """End the process with this exit code; after an interrupt at once, although a thread may still fit or compile."""
-    if code in (INTERRUPTED, TERMINATED) and any(one.name.startswith(_UNHEEDED) for one in threading.enumerate()):
+    """End the process with this exit code, at once although a thread may still fit or compile."""
+    unheeded = [one for one in threading.enumerate() if one.name.startswith(_UNHEEDED)]
+    for one in unheeded:
+        one.join(_SOON)  # it may just end
+    if any(one.is_alive() for one in unheeded):
         # What such a thread works at is lost without harm, and nothing else could end it before it is done.
         _abandon_output_on_failure()
-        os._exit(code)
+        _end_at_once(code)
     sys.exit(code)
 
 
@@ -130,7 +148,11 @@ def waited_for(work: Callable[[], Any]) -> Any:
     """Return what work returns, done in another thread: Ctrl-C ends the waiting, even while a program is compiled."""
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(1, thread_name_prefix=_UNHEEDED).submit(work).result()
+    workers = ThreadPoolExecutor(1, thread_name_prefix=_UNHEEDED)
+    try:
+        return workers.submit(work).result()
+    finally:
+        workers.shutdown(wait=False)
 
 
 def ending_of(error: BaseException) -> Ending:

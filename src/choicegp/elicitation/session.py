@@ -58,7 +58,7 @@ class ChoiceSession:
     pooled : bool
         Whether one model learns from the answers of all participants; by default each has one of her own.
     max_seconds : float
-        Time limit of a refit. A fit from scratch, such as the first, may take ten times as long.
+        Time limit of a refit. The first model, and the first with a threshold, may take ten times as long.
     random_state : int or None
         Seed. The sets also depend on which fits were done in time; `refresh` waits for them.
 
@@ -103,7 +103,7 @@ class ChoiceSession:
         self._size, self._design = whole_number("set_size", set_size, 2), design
         self._pooled, self._seed = flag_option("pooled", pooled), seed(random_state)
         limit = number_option("max_seconds", max_seconds, 0.0, math.inf)
-        self._opened = not isinstance(store, Store)
+        self._opened, self._owns_fits = not isinstance(store, Store), True
         table = checked_objects(objects) if self._opened and objects is not None else None
         self.store = store if isinstance(store, Store) else Store.open(":memory:" if store is None else store, table)
         self._places = CataloguePlaces.of(self.store.objects if table is None else table)
@@ -135,7 +135,7 @@ class ChoiceSession:
         ChoiceSession
         """
         other = copy.copy(self)
-        other._opened, other.participant = False, self._known(participant)
+        other._opened, other._owns_fits, other.participant = False, False, self._known(participant)
         return other
 
     def ask(self, k: int | None = None) -> Question:
@@ -331,19 +331,20 @@ class ChoiceSession:
         return self.hint.done
 
     def close(self, wait: bool = True) -> None:
-        """Close the store if the session opened it.
+        """End the fits, unless they are those of another session (see `of`), and close the store if this one opened it.
 
         Parameters
         ----------
         wait : bool
-            Whether to wait for the fit that runs, and to raise its error. Else no more fits begin. Every answer is
-            recorded in either case.
+            Whether to wait for the fit that runs, and to raise its error. Every answer is recorded in either case.
         """
         try:
-            if wait:
-                self._refitter.wait()
-            else:
+            if self._owns_fits and wait:
+                self._refitter.finish()
+            elif self._owns_fits:
                 self._refitter.abandon()
+            elif wait:
+                self._refitter.wait()
         finally:
             if self._opened:
                 self.store.close()
