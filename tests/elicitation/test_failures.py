@@ -177,6 +177,47 @@ def test_places_that_are_none(name, message, pens, tmp_path, monkeypatch):
         Store.open(name, pens)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "chosen = NULL WHERE kind = 'answered'",
+        "step = NULL WHERE kind = 'answered'",
+        "step = 2 WHERE kind = 'answered'",
+        "kind = 'undone' WHERE kind = 'answered'",
+        "participant = 77",
+    ],
+)
+def test_damage_that_would_lose_answers_is_named(file, pens, change):
+    store, _ = with_question(file, pens)
+    store.close()
+    other = sqlite3.connect(file)
+    other.execute(f"UPDATE choicegp_events SET {change}")
+    other.commit()
+    other.close()
+    with Store.open(file) as store, pytest.raises(StoreError, match=r"study\.db is damaged; restore it from a copy"):
+        store.data()
+
+
+def test_a_participant_who_is_deleted_while_answers_are_read(file, pens, monkeypatch):
+    """Answers and names are read in one state of the database: with her, or without her."""
+    store, _ = with_question(file, pens)
+    store.join("Bert")
+    store.tell("Bert", ["pen", "nib"], ["nib"])
+    other, read = Store.open(file), store._log.events
+
+    def deleting(*given, **options):
+        found = read(*given, **options)
+        monkeypatch.setattr(store._log, "events", read)
+        other.delete_participant("Bert")
+        return found
+
+    monkeypatch.setattr(store._log, "events", deleting)
+    assert store.data().respondents.tolist() == ["Anna", "Bert"]
+    assert store.data().respondents.tolist() == ["Anna"]
+    other.close()
+    store.close()
+
+
 def test_files_that_are_no_studies(file, pens):
     Path(file).write_text("price\n3\n" * 1000)
     with pytest.raises(StoreError, match=r"study.db is not a database; name another file"):

@@ -8,7 +8,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from choicegp.elicitation.events import OTHERS, STEPS, DamagedRow, Event, ObjectId, Participant, Progress, Question
+from choicegp.elicitation.events import (
+    OTHERS,
+    STEPS,
+    Answer,
+    DamagedRow,
+    Event,
+    ObjectId,
+    Participant,
+    Progress,
+    Question,
+    answers,
+)
 from choicegp.elicitation.schema import EVENTS, PARTICIPANTS, STUDY
 from choicegp.errors import NotPossible
 
@@ -65,6 +76,9 @@ def _event(row: Mapping[Any, Any]) -> Event:
     is_whole = event.kind in OTHERS or (
         event.kind in STEPS and isinstance(event.question, str) and isinstance(event.participant, int)
     )
+    # Without its choice or its place in the course of the question, an answer would not count, and nobody would know.
+    is_whole = is_whole and row["step"] == STEPS.get(event.kind)
+    is_whole = is_whole and (event.kind != "answered" or event.chosen is not None)
     if not is_whole or (event.kind == "asked" and not event.shown):
         raise DamagedRow
     return event
@@ -83,7 +97,7 @@ def events(
     """Return the events of one participant or of all, in their order; ``of_questions``: of questions alone."""
     query = sa.select(EVENTS).where(EVENTS.c.id > after).order_by(EVENTS.c.id)
     if of_questions:
-        query = query.where(EVENTS.c.step.is_not(None))
+        query = query.where(EVENTS.c.kind.in_(STEPS))
     if participant is not None:
         query = query.where(EVENTS.c.participant == participant)
     found = [_event(row) for row in connection.execute(query).mappings()]
@@ -91,6 +105,17 @@ def events(
     if not after and any(event.question is not None and event.question not in asked for event in found):
         raise DamagedRow
     return found
+
+
+def answered(
+    connection: sa.Connection, participant: int | None = None
+) -> tuple[list[Answer], dict[int, Participant]]:
+    """Return the answers that count, of one participant or of all, and all participants by number."""
+    given = answers(events(connection, participant, of_questions=True))
+    people = {one.id: one for one in participants(connection)}
+    if any(answer.question.participant not in people for answer in given):
+        raise DamagedRow
+    return given, people
 
 
 def event_of(connection: sa.Connection, question: str, step: int) -> Event | None:

@@ -353,22 +353,13 @@ class Store:
 
         "None of these" is a set of which nothing was chosen; a missing feature is a value of its own.
         """
-        from choicegp.data.choices import ChoiceData
+        from choicegp.elicitation.tables import choices
 
-        given = self.answers(who)
+        number = None if who is None else self.participant(who).id
+        given, people = self._database.read(self._log.answered, number)
         if not given:
             raise ChoiceGPError(f"there are no answers in {self.where} yet")
-        names = {one.id: one.label for one in self.participants()}
-        return ChoiceData.from_sets(
-            self.objects,
-            [answer.question.ids for answer in given],
-            [answer.chosen for answer in given],
-            by="id",
-            set_ids=[answer.question.number for answer in given],
-            respondents=[names[answer.question.participant] for answer in given],
-            empty="none",
-            missing="level",
-        )
+        return choices(self.objects, given, people)
 
     def export_events(self, path: str | os.PathLike[str]) -> None:
         """Write all events to the file ``path``, each as JSON on a line of its own."""
@@ -385,7 +376,8 @@ class Store:
         from choicegp.elicitation.tables import participants_table
         from choicegp.reading.text import write_table
 
-        write_table(participants_table(self.participants(), self.answers()), path)
+        given, people = self._database.read(self._log.answered)
+        write_table(participants_table(list(people.values()), given), path)
 
 
 def _opened(place: str | os.PathLike[str], timeout: float, create: bool) -> "Database":

@@ -1,7 +1,7 @@
-"""Tables of a study for other programs."""
+"""What a study holds as tables: its answers as choice data, and its participants."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from choicegp.elicitation.events import Answer, Participant
@@ -9,7 +9,25 @@ from choicegp.elicitation.events import Answer, Participant
 if TYPE_CHECKING:
     import pandas as pd
 
+    from choicegp.data.choices import ChoiceData
+
 _OWN = ("id", "label", "state", "joined", "n_answers")
+
+
+def choices(objects: "pd.DataFrame", given: Sequence[Answer], people: Mapping[int, Participant]) -> "ChoiceData":
+    """Return answers as choice data; respondents are named by their labels."""
+    from choicegp.data.choices import ChoiceData
+
+    return ChoiceData.from_sets(
+        objects,
+        [answer.question.ids for answer in given],
+        [answer.chosen for answer in given],
+        by="id",
+        set_ids=[answer.question.number for answer in given],
+        respondents=[people[answer.question.participant].label for answer in given],
+        empty="none",
+        missing="level",
+    )
 
 
 def participants_table(people: Sequence[Participant], given: Sequence[Answer]) -> "pd.DataFrame":
