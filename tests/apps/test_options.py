@@ -23,6 +23,15 @@ def test_a_lapse_rate_is_a_number_or_learned(text, rate):
     assert ModelOptions(lapse=text).arguments()["lapse"] == rate
 
 
+def test_directions_of_features():
+    assert ModelOptions(monotone="falling price, rising battery life").arguments()["monotone"] == {
+        "price": -1, "battery life": 1
+    }  # fmt: skip
+    for text in ("falling price, rising price", "falling price, falling  price"):
+        with pytest.raises(ChoiceGPError, match="--monotone names a feature twice: 'falling price"):
+            ModelOptions(monotone=text).arguments()
+
+
 def test_what_is_given_is_passed_on():
     options = TableOptions("x.csv", wide=True, features="a, b", alternatives="1,2", on_error=DefectRule.SKIP)
     assert options.arguments() == {

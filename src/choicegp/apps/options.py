@@ -336,6 +336,8 @@ def _directions(text: str) -> dict[str, int]:
     words = [name.split(maxsplit=1) for name in split_names(text, "--monotone")]
     if any(len(pair) != 2 or pair[0] not in ("falling", "rising") for pair in words):
         raise ChoiceGPError(f'--monotone takes features such as "falling price, rising battery", not {text!r}')
+    if len({name for _, name in words}) < len(words):
+        raise ChoiceGPError(f"--monotone names a feature twice: {text!r}")
     return {name: 1 if word == "rising" else -1 for word, name in words}
 
 
