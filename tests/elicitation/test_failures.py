@@ -165,6 +165,7 @@ def test_a_file_that_becomes_read_only(unprivileged, pens):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        pytest.param("x" * 300 + ".db", "cannot open xxx.*: File name too long", id="a long name"),
         ("missing/study.db", "cannot open .*study.db: there is no folder .*missing"),
         (".", "is a folder; name a file in it"),
         ("mysql://host/study", "databases of the kind mysql are not known; name a file or a postgresql:// URL"),
@@ -173,8 +174,9 @@ def test_a_file_that_becomes_read_only(unprivileged, pens):
 )
 def test_places_that_are_none(name, message, pens, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StoreError, match=message):
-        Store.open(name, pens)
+    for objects in (pens, None):
+        with pytest.raises(StoreError, match=message):
+            Store.open(name, objects)
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,8 @@ class Database:
             raise StoreError(f"databases of the kind {kind} are not known; name a file or a postgresql:// URL")
         else:
             name = text.removeprefix(_SQLITE)
-            if not create and name not in ("", MEMORY) and not Path(name).exists():
-                raise StoreError(f"there is no file {name}")
-            self._made = None if name in ("", MEMORY) or Path(name).exists() else Path(name)
+            if name not in ("", MEMORY):
+                self._made = _made_file(name, create)
             self.engine, self.where = _sqlite(name, timeout)
         # All threads share the one connection of a database in memory.
         self._turn: Any = RLock() if self.where == MEMORY else nullcontext()
@@ -145,7 +144,7 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
-        with suppress(OSError):  # on a full disk nothing was written, and no file is left
+        with suppress(OSError):  # where nothing could be written, no empty file is left
             if self._made is not None and self._made.stat().st_size == 0:
                 self._made.unlink()
 
@@ -183,6 +182,22 @@ def lost(error: DBAPIError) -> bool:
     return bool(error.connection_invalidated or gone or cut)
 
 
+def _made_file(name: str, create: bool) -> Path | None:
+    """Make a file where there is none, and return it; None where there was one."""
+    try:
+        check_place(name)
+    except ValueError as error:
+        raise StoreError(f"cannot open {name}: {str(error).partition(': ')[2] or error}") from error
+    path = Path(name)
+    if not create and not path.exists():
+        raise StoreError(f"there is no file {name}")
+    with suppress(OSError):  # where it cannot be made, SQLite says why
+        # Answers are nobody else's business; the files beside it get the same rights from SQLite.
+        path.touch(0o600, exist_ok=False)
+        return path
+    return None
+
+
 def _sqlite(name: str, timeout: float) -> tuple[sa.Engine, str]:
     if name in ("", MEMORY):
         from sqlalchemy.pool import StaticPool
@@ -190,15 +205,7 @@ def _sqlite(name: str, timeout: float) -> tuple[sa.Engine, str]:
         engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
         name = MEMORY
     else:
-        try:
-            check_place(name)
-        except ValueError as error:
-            raise StoreError(f"cannot open {name}: {str(error).partition(': ')[2] or error}") from error
-        path = Path(name)
-        with suppress(OSError):  # where it cannot be made, SQLite says why
-            # Answers are nobody else's business; the files beside it get the same rights from SQLite.
-            path.touch(0o600, exist_ok=False)
-        url = sa.URL.create("sqlite", database=str(path))
+        url = sa.URL.create("sqlite", database=str(Path(name)))
         # A connection is given back at once, so few are needed; a thread may use one that another opened.
         engine = sa.create_engine(url, connect_args={"timeout": timeout, "check_same_thread": False})
 
