@@ -79,9 +79,8 @@ def run(command: Callable[[], object]) -> int:
         ending = ending_of(error)
         # What was said before the error comes first; a stream that fails now must not fail again at exit.
         _abandon_output_on_failure()
-        if ending.message and os.environ.get(DEBUG, "0") not in ("", "0"):
-            say_on_stderr("".join(traceback.format_exception(error)).rstrip())
         if ending.message:
+            say_traceback_on_request(error)
             say_on_stderr(ending.message)
         return ending.code
 
@@ -198,6 +197,12 @@ def say_on_stderr(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr is not None:
             print(plain_text(text), file=sys.stderr, flush=True)
+
+
+def say_traceback_on_request(error: BaseException) -> None:
+    """Print where an error came from if CHOICEGP_DEBUG is set."""
+    if os.environ.get(DEBUG, "0") not in ("", "0"):
+        say_on_stderr("".join(traceback.format_exception(error)).rstrip())
 
 
 def plain_text(text: str) -> str:

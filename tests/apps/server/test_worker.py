@@ -342,6 +342,12 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(error, says, code, monke
     [message] = capsys.readouterr().err.splitlines()
     assert message.startswith(says)
     assert "Anna" not in message
+    monkeypatch.setenv("CHOICEGP_DEBUG", "1")
+    with pytest.raises(SystemExit):
+        worker.work("a.db", "w", worker.QUICK, 1.0)
+    *traced, message = capsys.readouterr().err.splitlines()
+    assert traced[0] == "Traceback (most recent call last):"
+    assert message.startswith(says)
 
 
 class TestPictures:

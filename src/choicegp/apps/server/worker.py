@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from choicegp.apps.server.heap import share_one_heap
 from choicegp.apps.server.results import Prepared, packed, packed_result, prepared_of, setup_of
 from choicegp.apps.server.standing import standing
-from choicegp.apps.terminal import FIXABLE, ending_of, say_on_stderr
+from choicegp.apps.terminal import FIXABLE, ending_of, say_on_stderr, say_traceback_on_request
 from choicegp.elicitation.events import Event
 from choicegp.elicitation.queue import EVERYONE, LEASE, MOST_TRIES, Job, Queue, Result
 from choicegp.elicitation.store import Store
@@ -198,7 +198,8 @@ def work(place: str, name: str, kinds: tuple[str, ...], idle: float) -> None:
         _work(place, name, kinds, idle)
     except Exception as error:
         code, message = ending_of(error)
-        # The message of a defect could hold an answer.
+        # The message of a defect could hold an answer, and so could its traceback.
+        say_traceback_on_request(error)
         say_on_stderr(message if code == FIXABLE else f"internal error: {type(error).__name__}")
         sys.exit(code)
 
