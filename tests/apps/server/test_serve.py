@@ -16,7 +16,7 @@ from choicegp.apps.server.results import prepared_of
 from choicegp.apps.server.serve import open_study
 from choicegp.elicitation.queue import Queue
 from choicegp.elicitation.store import Store
-from choicegp.errors import StoreError
+from choicegp.errors import StoreError, Unavailable
 
 
 @pytest.fixture
@@ -92,6 +92,18 @@ class TestStudy:
     def test_why_a_study_cannot_be_created_is_said(self, tmp_path, objects):
         with pytest.raises(StoreError, match="there is no folder"):
             open_study(tmp_path / "no" / "s.sqlite", objects)
+
+    def test_a_server_that_does_not_answer_is_tried_once(self, monkeypatch, objects):
+        tried = []
+
+        def unavailable(*given):
+            tried.append(given)
+            raise Unavailable("nobody answers")
+
+        monkeypatch.setattr(Store, "open", unavailable)
+        with pytest.raises(Unavailable, match="nobody answers"):
+            open_study("postgresql://nobody@127.0.0.1/x", objects)
+        assert len(tried) == 1
 
     def test_a_study_of_another_program_is_refused(self, tmp_path, objects):
         Store.open(tmp_path / "s.sqlite", objects).close()

@@ -14,7 +14,7 @@ from choicegp.apps.server.command import ServeRequest
 from choicegp.apps.terminal import say
 from choicegp.checks import counted
 from choicegp.elicitation.store import Store
-from choicegp.errors import ChoiceGPError, StoreError
+from choicegp.errors import ChoiceGPError, StoreError, Unavailable
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_AT_ONCE = 500  # requests; more are turned away rather than kept waiting
@@ -107,6 +107,8 @@ def open_study(place: str | os.PathLike[str], objects: object) -> Store:
 
     try:
         store = Store.open(place)
+    except Unavailable:
+        raise
     except StoreError:
         made = {"invite": secrets.token_urlsafe(24), "secret": secrets.token_urlsafe(32)}
         try:
