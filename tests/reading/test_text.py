@@ -1,5 +1,6 @@
 import gzip
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -332,3 +333,16 @@ def test_empty_columns_without_a_name_are_left_out(tmp_path, content):
     (tmp_path / "t.csv").write_text(content)
     frame = read_file(tmp_path / "t.csv").frame
     assert frame.to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_only_what_is_packed_has_a_limit_when_it_unpacks(tmp_path, monkeypatch):
+    """A named pipe has no size of its own."""
+    monkeypatch.setattr(tables, "_LARGE", 10)
+    os.mkfifo(pipe := tmp_path / "pipe.csv")
+    writer = threading.Thread(target=pipe.write_text, args=("price\n" + "3\n" * 50_000,), daemon=True)
+    writer.start()
+    try:
+        assert len(read_file(pipe).frame) == 50_000
+    finally:
+        writer.join(30)

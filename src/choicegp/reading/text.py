@@ -170,7 +170,7 @@ def _read_lines(file: Path, handle: io.BufferedIOBase) -> bytes:
     unended, most = 0, max(_LARGE, _TIGHTEST * file.stat().st_size)
     while part := handle.read(_LONGEST_LINE):
         parts.append(part)
-        if len(parts) * _LONGEST_LINE > most:
+        if isinstance(handle, gzip.GzipFile) and len(parts) * _LONGEST_LINE > most:
             raise ChoiceGPError(f"{file} unpacks to more than {most:,} bytes: unpack it first if it is a table")
         end = max(part.rfind(b"\n"), part.rfind(b"\r"))
         unended = len(part) - end - 1 if end >= 0 else unended + len(part)
