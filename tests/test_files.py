@@ -32,6 +32,11 @@ def test_links_stay_and_what_they_lead_to_is_written(tmp_path):
         assert (tmp_path / "models" / "third").read_bytes() == content
     assert (tmp_path / "link").is_symlink()
     assert sorted(os.listdir(tmp_path / "models")) == ["second", "third"]
+    (tmp_path / "short").symlink_to("x" * 240)
+    with pytest.raises(ChoiceGPError, match=r"cannot write .*short: the name has more than 235 bytes"):
+        check_place(tmp_path / "short")
+    (tmp_path / ("y" * 240)).symlink_to("models/third")
+    check_place(tmp_path / ("y" * 240))
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(ChoiceGPError, match=r"cannot write .*circle: Too many levels of symbolic links"):
         check_place(tmp_path / "circle")

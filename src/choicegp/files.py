@@ -22,13 +22,14 @@ def check_place(path: str | os.PathLike[str]) -> None:
         # Whoever may write in /dev would otherwise put a file in place of the device itself.
         if _exists(file) and not file.is_file():
             raise ChoiceGPError(f"{file} is a device, a pipe or a socket; name a file")
-        folder = _target(file).parent
+        target = _target(file)
+        folder = target.parent
         if not folder.is_dir():
             raise ChoiceGPError(f"cannot write {file}: there is no folder {folder}")
         # Also a read-only file system, which root cannot write either.
         if not os.access(folder, os.W_OK):
             raise ChoiceGPError(f"cannot write {file}: the folder {folder} does not allow it; name another one")
-        if len(os.fsencode(file.name)) > _LONGEST_NAME:
+        if len(os.fsencode(target.name)) > _LONGEST_NAME:
             raise ChoiceGPError(f"cannot write {file}: the name has more than {_LONGEST_NAME} bytes")
     except OSError as error:
         raise ChoiceGPError(f"cannot write {file}: {error.strerror or error}") from error
