@@ -295,14 +295,19 @@ def test_rows_are_grouped_as_python_compares_them():
     assert first.tolist() == [rows.index(row) for row in number]
 
 
-def test_many_columns_of_words_are_remarked_in_few_lines():
-    frame = pd.DataFrame({f"name{j}": [f"word {i} of {j}" for i in range(12)] for j in range(50)})
+@pytest.mark.parametrize(
+    ("n", "says"),
+    [(50, "30 more columns of words hold units"), (21, "1 more column of words holds units")],
+)
+def test_many_columns_of_words_are_remarked_in_few_lines(n, says):
+    frame = pd.DataFrame({f"name{j}": [f"word {i} of {j}" for i in range(12)] for j in range(n)})
     frame = frame.assign(choice_id=np.arange(12) // 2, choice=[1, 0] * 6)
     with pytest.warns(ReadingWarning) as warned:
         ChoiceData.from_long(frame, object_id=None)
     found = [str(one.message) for one in warned]
     assert len(found) == 21
-    assert found[-1] == "30 more columns of words hold units or very many different words"
+    to_do = "to leave them out, name the columns of features"
+    assert found[-1] == f"{says} or very many different words; {to_do}"
 
 
 CATALOGUE = """choice_id,alt_id,choice,price,colour

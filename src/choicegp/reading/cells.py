@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from choicegp.checks import kind_of, listed, plain
+from choicegp.checks import counted, kind_of, listed, plain
 from choicegp.errors import ChoiceGPError, ReadingNote, ReadingWarning
 from choicegp.reading.defects import Question, factorized, is_missing
 
@@ -207,7 +207,11 @@ def remarks_on_words(features: pd.DataFrame, names: Iterable[str]) -> list[Warni
                 )
             )
     if len(found) > _MOST_REMARKS:
-        more = f"{len(found) - _MOST_REMARKS} more columns of words hold units or very many different words"
+        one = len(found) == _MOST_REMARKS + 1
+        more = (
+            f"{counted(len(found) - _MOST_REMARKS, 'more column')} of words {'holds' if one else 'hold'} units or very "
+            "many different words; to leave them out, name the columns of features"
+        )
         found[_MOST_REMARKS:] = [ReadingWarning(more)]
     return found
 
