@@ -107,9 +107,7 @@ def events(
     return found
 
 
-def answered(
-    connection: sa.Connection, participant: int | None = None
-) -> tuple[list[Answer], dict[int, Participant]]:
+def answered(connection: sa.Connection, participant: int | None = None) -> tuple[list[Answer], dict[int, Participant]]:
     """Return the answers that count, of one participant or of all, and all participants by number."""
     given = answers(events(connection, participant, of_questions=True))
     people = {one.id: one for one in participants(connection)}
