@@ -90,10 +90,11 @@ def test_a_search_takes_the_choices_and_the_options_of_a_model_file(run, monkeyp
     asked = searched(monkeypatch)
     data = ChoiceData.from_pairs([[0.0], [1.0], [2.0]], [[1, 0], [2, 1], [2, 0]])
     people = SimpleNamespace(prior=SimpleNamespace(alone=False))
+    theirs = replace(data, respondents=np.array(["Anna", "Anna", "Bert"]))
     files = {
         "a.cgp": ChoiceGP(1, rule="best-in-one", object_effects=False)._keep(SimpleNamespace(data=data, study=None)),
         "b.cgp": BatchPreferenceGP()._keep(SimpleNamespace(data=data)),
-        "c.cgp": ChoiceGP(1, respondents="auto")._keep(SimpleNamespace(data=data, study=people)),
+        "c.cgp": ChoiceGP(1, respondents="auto")._keep(SimpleNamespace(data=theirs, study=people)),
     }
     monkeypatch.setattr(archive, "kind_of", lambda path: files[path]._format)
     monkeypatch.setattr(models, "load", files.get)
@@ -108,6 +109,14 @@ def test_a_search_takes_the_choices_and_the_options_of_a_model_file(run, monkeyp
     assert run("select", "c.cgp")[0] == 0
     assert run("select", "c.cgp", "--people", "individual")[0] == 0
     assert [options.get("respondents") for _, options in asked] == ["pooled", None, "hierarchical", "individual"]
+
+
+@pytest.mark.parametrize("people", ["individual", "hierarchical", "auto"])
+def test_models_of_many_people_name_the_option_that_they_need(people, run, table):
+    words = f"error: --people {people}: the choices of choices.csv do not say who answered; pass their table with "
+    for command in (("select",), ("fit", "-o", "m.cgp")):
+        code, out, err = run(*command, table, "--people", people)
+        assert (code, out, err) == (2, "", f"{words}--respondent COLUMN\n")
 
 
 def test_a_threshold_and_a_rule_reach_the_model(run, tmp_path):

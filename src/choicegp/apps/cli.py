@@ -124,7 +124,7 @@ def fit(
     The choices are in a table, or in a folder of tables. One line of the output says what made the intervals; with
     --intervals none, or with another inference than auto and mcmc, they are too narrow.
     """
-    from choicegp.apps.models import check_name, made
+    from choicegp.apps.models import check_name, check_people, made
     from choicegp.errors import ChoiceGPError
     from choicegp.files import check_place
 
@@ -142,6 +142,8 @@ def fit(
     }  # fmt: skip
     given |= {argument: (option, value) for argument, (option, value, usual) in own.items() if value != usual}
     data = table.open_folder() if table.is_folder else table.read()
+    if isinstance(data, choicegp.ChoiceData):
+        check_people(table.file, people, data)
     from choicegp.reporting.summaries import drivers_in_words, fit_in_words
 
     kept = {"checkpoint": checkpoint_place(checkpoint, output)} if name == "choice" else {}
@@ -177,7 +179,8 @@ def select(
     Models with one utility, two, and so on are compared by leave-one-out cross-validation: each set is predicted from
     the others. They have no intervals, and no object effects unless these are asked for: the command fit adds both.
     With --people hierarchical or individual, the models are of all people, each with her own utilities.
-    Instead of a table, pass a model file to compare models of the choices that it was fitted to.
+    Instead of a table, pass a model file to compare models of the choices that it was fitted to: --people is then by
+    default what that model has.
     """
     from pathlib import Path
 
@@ -185,9 +188,10 @@ def select(
 
     for place in filter(None, (output, picture)):
         check_place(place)
-    from choicegp.apps.models import choices_and_options
+    from choicegp.apps.models import check_people, choices_and_options
 
     data, options = choices_and_options(table, model)
+    check_people(table.file, people, data)
     if people is not None:
         options["respondents"] = people
     from choicegp.estimators.n_utilities import select_n_utilities

@@ -27,6 +27,7 @@ _CLASSES = {
     "embedding": ("pareto_embedding", "ParetoEmbedding"),
 }
 MODELS = tuple(_CLASSES)
+_OF_MANY = ("individual", "hierarchical", "auto")
 
 
 def check_name(name: str) -> None:
@@ -161,3 +162,12 @@ def choices_and_options(table: TableOptions, model: ModelOptions) -> "tuple[Choi
     study = fitted.fitted_.study
     people = "pooled" if study is None else "individual" if study.prior.alone else "hierarchical"
     return data, {name: own[name] for name in vars(model)} | {"respondents": people} | given
+
+
+def check_people(file: str, people: str | None, data: "ChoiceData") -> None:
+    """Refuse models of many people where the choices do not say who answered."""
+    if people in _OF_MANY and data.respondents is None:
+        raise ChoiceGPError(
+            f"--people {people}: the choices of {file} do not say who answered; pass their table with "
+            "--respondent COLUMN"
+        )

@@ -1,6 +1,6 @@
 """Runs of an experiment in parallel: on the cores of this machine, or on a Dask cluster.
 
-Either way `recorded_run` of `run_record` does the work, and records come as runs end, in any order.
+Either way `recorded_run` of `run_log` does the work, and records come as runs end, in any order.
 Only the process that asked for them keeps them, so that a worker may end at any time.
 """
 
