@@ -123,7 +123,7 @@ def _ended_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: not one of Python's
 
 
-def _interrupt(number: int) -> None:
+def _interrupt(number: signal.Signals) -> None:
     """Send the main thread a signal, even while it waits; Windows has no signals for threads."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, number)
