@@ -142,7 +142,7 @@ def fit(
     }  # fmt: skip
     given |= {argument: (option, value) for argument, (option, value, usual) in own.items() if value != usual}
     data = table.open_folder() if table.is_folder else table.read()
-    if name == "choice" and isinstance(data, choicegp.ChoiceData):
+    if name == "choice" and not table.is_folder:
         check_people(table.file, people, data)
     from choicegp.reporting.summaries import drivers_in_words, fit_in_words
 

@@ -164,7 +164,7 @@ def choices_and_options(table: TableOptions, model: ModelOptions) -> "tuple[Choi
     return data, {name: own[name] for name in vars(model)} | {"respondents": people} | given
 
 
-def check_people(file: str, people: str | None, data: "ChoiceData") -> None:
+def check_people(file: str, people: str | None, data: Any) -> None:
     """Refuse models of many people where the choices do not say who answered."""
     if people in _OF_MANY and data.respondents is None:
         raise ChoiceGPError(
