@@ -5,7 +5,7 @@ test sets of each of the 25, and the bound.  "joint": everyone again, from the p
 the hyperparameters held or learned; "learned" is what a whole fit does after its first people.  "adapt, to the whole
 without them": what 25 people say is taken out of a whole fit, and learned again.
 
-python studies/adapting.py [--seeds 2] [--first 200] [--between 0.5]
+python studies/adapting.py [--seeds 2] [--first 200] [--between 0.2 0.5 0.8]
 """
 
 import argparse

@@ -11,7 +11,7 @@ regression on the same features, and the share of voters who approve a project, 
 approvals in its topic.  Beside them, for known voters, the share of projects that the voter ticked.
 
 Reported for each: log score (mean over projects) and A-mean of each voter, averaged over voters, and the difference of
-the hierarchical model with two utilities from it, with 95% intervals from paired differences of voters.  At last, for
+the hierarchical model with two utilities from it, with 95% intervals from paired differences of voters.  Finally, for
 the model of everything: rank correlation over voters of the stated weight of a topic with what the model keeps of its
 projects more than of others, and with what was ticked of them more than of others.
 

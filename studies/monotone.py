@@ -5,7 +5,7 @@ utilities of the other features (RBF, standard deviation 3) less a curve that ri
 is the same whatever the other features are, as the option assumes; "mixed": it is 0.4 to 1.6 times that, by another
 feature.  Data sets 0 to 9 of each.  Reported with and without the option, default options otherwise: exact accuracy and
 log score of 200 sets of 3 of new objects, and how often 95% intervals of the probabilities that objects are kept hold
-the truth, in 40 sets of shown and 40 of new objects; with standard errors over data sets.  At last, the share of steps
+the truth, in 40 sets of shown and 40 of new objects; with standard errors over data sets.  Finally, the share of steps
 up over 9 equal steps of one object's price, between the lowest and the highest, in 256 draws: any, and by more than 0.2
 error scales.
 

@@ -14,7 +14,7 @@ Speed.  100, 300 and 1000 people with 15 sets of 4, d = 2, share 0.5: seconds of
 Choice.  40 people with 8 training sets of 4, shares of variance between people 0, 0.3, 0.7 and 1: which way of relating
 people ``respondents="auto"`` chooses, and why, beside exact accuracy and log score of all three on 10 test sets.
 
-    python studies/respondents.py auto [--seeds 1] [--first 0] [--between 0 0.3 0.7 1]
+    python studies/respondents.py auto --seeds 1 --between 0 0.3 0.7 1 [--first 0]
     python studies/respondents.py accuracy [--seeds 10] [--first 0] [--between 0.2 0.5 0.8] [--sets 5 15]
     python studies/respondents.py report LOG ...    (means over the rows that runs of `accuracy` have printed)
     python studies/respondents.py speed [--people 100 300 1000] [--repeat 1]

@@ -10,7 +10,7 @@ At the end the log must equal what was acknowledged to the people who are left, 
 it, and memory and files must not have grown: the mean of the last quarter of the time may exceed the mean of the second
 quarter by a tenth at most.  The log keeps that somebody was deleted, and when: the database may grow by 300 bytes for
 each deletion, and what is said of its size is about the rest.  ``--deleted`` begins with people who were deleted
-before, whom an earlier version of the page read again and again.
+before.
 
 Run: ``python studies/soak_page.py --minutes 60`` and
 ``python studies/soak_page.py --minutes 1.5 --deleted 30000``

@@ -8,6 +8,9 @@ from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
 from choicegp.apps.options import ModelOptions
 from choicegp.datasets.noisy import noisy_choices
 from choicegp.inference.problem import pose
+from choicegp.inference.sites import neighbours
+from choicegp.inference.starts import neighbouring_starts, recovered_sites
+from choicegp.model.monotone import N_STEPS
 from choicegp.model.prior import STEP
 
 QUICK = {"n_restarts": 1, "max_iter": 48, "object_effects": False, "progress": False}
@@ -67,6 +70,41 @@ def test_a_saved_model_says_the_same(flat, tmp_path):
     np.testing.assert_array_equal(read.utilities(line).mean, flat.utilities(line).mean)
     # Sets are scored by what the posterior says without them: ordered pairs are none of them.
     assert len(read.loo().pointwise) == len(flat.data_)
+
+
+def test_ordered_pairs_have_precision_where_sets_are_left_out(flat):
+    problem = flat.fitted_.training_problem()
+    precision, _ = recovered_sites(flat.posterior_, problem)
+    own = [np.zeros((2, len(batch.rows), len(batch.rows), batch.rows.shape[1])) for batch in problem.batches]
+    own[-1][:] = np.array([[1.0, -1.0], [-1.0, 1.0]])[..., None]
+    values = np.asarray(neighbours(problem).values(own))
+    assert np.abs(values).sum() == pytest.approx(2 * 4 * N_STEPS), "of each utility and step four numbers"
+    assert np.abs(np.asarray(precision)).sum() > 0.0
+
+
+def test_later_answers_about_other_prices_move_the_knots(flat):
+    data, more = answers(0.0), answers(0.0)
+    wider = pd.DataFrame(more.X * [4.0, 1.0], columns=["price", "size"])
+    ids = [f"wide {i}" for i in range(12)]
+    far = ChoiceData.from_sets(wider.set_axis(ids), more.shown, more.chosen)
+    both = ChoiceData.from_sets(
+        pd.concat([pd.DataFrame(data.X, columns=["price", "size"]), wider], ignore_index=True),
+        [*data.shown, *(rows + 12 for rows in far.shown)], [*data.chosen, *(rows + 12 for rows in far.chosen)],
+    )  # fmt: skip
+    model = ChoiceGP(2, monotone=FALLING, intervals="none", **QUICK).fit(both, init=flat)
+    line = pd.DataFrame({"price": np.linspace(1.0, 15.0, 15), "size": 1.0}, index=["one"] * 15)
+    assert np.mean(np.diff(model.sample_utilities(line, 200), axis=1) > 0.2) < 0.01
+    ends = model.fitted_.posterior.prior.kernels
+    assert np.all(np.asarray(ends.high) > np.asarray(flat.fitted_.posterior.prior.kernels.high))
+
+
+def test_a_shared_part_has_no_steps():
+    held = ChoiceGP(2, monotone=FALLING, learn_hyperparameters=False, intervals="none", **QUICK).fit(answers(0.0))
+    alone = ChoiceGP(1, monotone=FALLING, intervals="none", **QUICK).fit(answers(0.0))
+    problem = alone.fitted_.training_problem()
+    grown = neighbouring_starts(alone.posterior_, held.posterior_.prior, problem)
+    for prior in (held.posterior_.prior, *(start.prior for start in grown)):
+        assert np.asarray(prior.kernels.is_there).tolist() == [0.0, 1.0, 1.0]
 
 
 def test_ordered_pairs_are_no_sets():

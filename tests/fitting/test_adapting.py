@@ -10,7 +10,7 @@ from choicegp.fitting.adapting import _filled, _together, known_at, known_withou
 from choicegp.inference.respondents.blocks import leads, whitening_roots
 from choicegp.inference.respondents.posterior import StudyPosterior
 from choicegp.inference.respondents.study import Known
-from choicegp.model.kernels import RBF
+from choicegp.model.kernels import RBF, Linear
 from choicegp.model.prior import THRESHOLD, Objects, UtilityPrior
 from choicegp.model.respondents import StudyPrior
 from choicegp.selection.search import Search
@@ -53,6 +53,19 @@ def test_at_some_points_the_population_is_what_it_was(some, rows):
         expected = utilities(study, known, study.points, few)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.parametrize(("kernel", "c"), [(Linear(), 3), (RBF(lengthscale=0.5), 1), (RBF(lengthscale=4.0), 1)])
+def test_what_is_known_about_smooth_utilities_is_known_at_any_objects(kernel, c):
+    """Their covariance is singular to rounding: nothing may follow from the jitter that it takes."""
+    rng = np.random.default_rng(1)
+    prior = StudyPrior(UtilityPrior.create(kernel, c, 2, None, shared=False), np.array([-1.0, 0.5]), None)
+    points, few = (Objects(rng.normal(size=(n, c)), start + np.arange(n)) for n, start in ((40, 0), (16, 100)))
+    study = StudyPosterior(prior, points, np.zeros(80), np.eye(80), points, (), ())
+    with computing():
+        precision, _ = known_at(study, Known(np.eye(80), np.zeros(80)), few)
+        assert np.linalg.eigvalsh(precision).min() > 1.0 - 1e-6, "as much is known as a priori"
+        assert np.all(np.isfinite(np.asarray(population_of(Known(precision, np.ones(32)))[0])))
 
 
 def test_what_the_points_do_not_say_about_an_object_stays_unknown(some):

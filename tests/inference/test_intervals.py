@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from choicegp.compute.progress import Clock
 from choicegp.inference import intervals, mcmc
 from choicegp.inference.chain import BLOCK
-from choicegp.inference.coordinates import hyper_posterior
+from choicegp.inference.coordinates import hyper_posterior, log_likelihood
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Task, Watch
 from choicegp.inference.intervals import MOST_SAMPLED, with_intervals
@@ -198,6 +198,17 @@ def many_modes(monkeypatch):
     for name, value in values.items():
         monkeypatch.setattr(intervals, name, value)
     monkeypatch.setattr(intervals, "n_steps", lambda inference: (2 * BLOCK, BLOCK))
+
+
+@pytest.mark.parametrize("weight", [1e-3, 1.0, 1e3])
+def test_whether_answers_are_free_of_errors_does_not_depend_on_the_scale_of_weights(fit, problem, weight, monkeypatch):
+    monkeypatch.setattr(intervals, "_LARGE_SET", 2)
+    batches = tuple(batch._replace(weight=weight * np.asarray(batch.weight)) for batch in problem.batches)
+    mean = np.pad(fit.posterior.mean, ((0, 0), (0, len(problem.valid) - problem.n_objects)))
+    said = float(log_likelihood(mean, problem, None)) / problem.n_sets
+    for limit, expected in ((said - 0.01, True), (said + 0.01, False)):
+        monkeypatch.setattr(intervals, "_SAYS_ALL", limit)
+        assert intervals._has_many_modes(task_of(fit, problem._replace(batches=batches)), fit) is expected
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from choicegp import ChoiceData, ChoiceGP, ChoiceGPError
 from choicegp.model.error_models import DISCERNIBILITY
+from choicegp.prediction.assortments import usual_assortments
 from choicegp.prediction.indicators import _nearest_roots, _worth_row
 
 from .known_market import PRODUCTS, keep_by_definition, known_model, two_goals
@@ -192,6 +193,15 @@ def test_worth_and_diversion_are_of_the_training_sets_too(many):
     assert diversion["instead"].sum() == pytest.approx(1.0)
     with pytest.raises(ChoiceGPError, match="the training data have no object 'Z': pass assortment="):
         many.diversion("Z")
+
+
+def test_a_set_of_one_object_says_nothing_about_where_people_go(monkeypatch):
+    """With a threshold such a set is a question, but nothing else is offered in it."""
+    people = partial(two_goals, n_people=3)
+    fitted = known_model(monkeypatch, people, n_people=3, products=MANY, shown=[*SHOWN, ["B"]]).fitted_
+    with_threshold = fitted._replace(errors=DISCERNIBILITY.with_threshold())
+    assert sorted(map(len, usual_assortments(with_threshold, None, "B").rows)) == [3, 3, 3]
+    assert 1 in map(len, usual_assortments(with_threshold, None).rows)
 
 
 def test_large_training_sets_are_no_assortments(monkeypatch):

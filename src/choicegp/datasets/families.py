@@ -1,7 +1,7 @@
 """Made problems on which no kernel was tuned: rotated variables, random networks, MaF-like problems, products, ratios.
 
 Most structure of DTLZ and ZDT lies along single variables, which kernels with one lengthscale per feature find easily.
-These problems have theirs across variables, so that they tell more about data that nobody designed.
+These problems have theirs across variables, so that they say more about data that nobody designed.
 """
 
 import zlib

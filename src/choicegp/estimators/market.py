@@ -85,7 +85,7 @@ class MarketNumbers(CheckedAnswers):
         -------
         DataFrame
             One row for each object: ``kept_before``, ``kept_after`` and ``kept_difference`` with the ends of its 95%
-            interval, from the same draws before and after; the same of take.
+            interval, from the same draws before and after; the same of ``taken``.
         """
         return self._of_market(what_if, (assortment, changes), people, n_draws, random_state, take)
 

@@ -30,8 +30,8 @@ from choicegp.inference.starts import (
     rescaled,
     with_threshold,
 )
-from choicegp.model.monotone import without_shared_steps
-from choicegp.model.prior import UtilityPrior
+from choicegp.model.monotone import with_knots_over, without_shared_steps
+from choicegp.model.prior import STEP, UtilityPrior
 
 MOST_DENSE = 6000  # shown objects; d matrices of this order and their products are held in memory
 # Measured with two utilities and 300 to 1500 objects: what a fit takes for compiling, and the matrices of this order
@@ -49,8 +49,7 @@ def fit_posterior(
     """Fit the model; the caller sets precision and device.
 
     Where the options leave it open, the fit decides whether objects have effects of their own.  ``warm`` is an earlier
-    fit to start from,
-    ``neighbour`` is the posterior of a model of the same data with one utility less or one more, to start from;
+    fit to start from, and ``neighbour`` the posterior of a model of the same data with one utility less or one more;
     ``keeper`` keeps the states of the fit; ``clock`` belongs to a search of which the fit is a part.
     """
     clock = clock or Clock(options.max_seconds)
@@ -147,7 +146,7 @@ def _fit(
             directions=options.kernel.directions() if options.directions else None,
         )  # fmt: skip
         found, words = _fit_at_objects(problem, options, Watch(clock, keeper=keeper), warm, neighbour)
-        notes = notes_on(data, np.asarray(problem.objects.X), np.asarray(found.posterior.mean), problem)
+        notes = notes_on(data, *_of_objects(problem, found.posterior), problem)
         notes += excess_note(data, options.errors, options.n_utilities) + _pooled_note(data)
     if options.drawn_seed:
         notes = (*notes, drawn_seed_note(options.random_state))
@@ -163,6 +162,13 @@ def _fit(
     free = options._replace(intervals=False, method=options.dense, directions=())
     bound = _fit(data, free, clock, keeper=keeper.part("free")).elbo
     return fitted._replace(result=result._replace(notes=(*result.notes, *contradiction(fitted, names, bound))))
+
+
+def _of_objects(problem: Problem, posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
+    """Return features (t, c) and means (d, t) without the steps of features with a direction, which nobody saw."""
+    mean = np.asarray(posterior.mean)
+    is_object = np.asarray(problem.objects.codes) != STEP
+    return np.asarray(problem.objects.X)[is_object], mean[:, is_object[: mean.shape[1]]]
 
 
 def _pooled_note(data: ChoiceData) -> tuple[str, ...]:
@@ -220,16 +226,17 @@ def _fit_at_objects(
         )
     method, n = options.method, len(problem.valid)
     _check_memory(n, options)
-    prior = _first_prior(options, problem.objects.X.shape[1]) if warm is None else warm.posterior.prior
+    n_features = problem.objects.X.shape[1]
+    prior = _first_prior(options, n_features) if warm is None else warm.posterior.prior
+    if warm is not None and prior.kernels.directions():
+        prior = with_knots_over(prior, np.asarray(problem.objects.X)[problem.valid])
     if options.object_effects and prior.log_effect_variance is None:
         effect = np.full(prior.n_parts, np.log(_FIRST_EFFECT))
         prior = UtilityPrior(prior.kernels, effect, prior.shared, prior.log_threshold_variance)
     if options.errors.has_threshold and prior.log_threshold_variance is None:
         prior = with_threshold(prior, problem.objects)
     points = score_points(problem, options.n_utilities, options.random_state)
-    learning = Learning(
-        options.hyperpriors_for(problem.objects.X.shape[1]), options.learn_lapse, options.learn_hyperparameters
-    )
+    learning = Learning(options.hyperpriors_for(n_features), options.learn_lapse, options.learn_hyperparameters)
     with linear_algebra_for(n), progress_report(options.progress, method.n_shown) as report:
         task = Task(
             prior, problem, learning, watch._replace(listener=report).part("shown", prior.kernels),
@@ -330,8 +337,8 @@ def add_intervals(fitted: Fitted, options: FitOptions, clock: Clock, keeper: Kee
 def _first_prior(options: FitOptions, n_features: int) -> UtilityPrior:
     effect = _FIRST_EFFECT if options.object_effects else None
     prior = UtilityPrior.create(options.kernel, n_features, options.n_utilities, effect, shared=options.has_shared_part)
+    prior = without_shared_steps(prior) if options.kernel.directions() else prior
     if not options.learn_hyperparameters:
         return prior
     # Distances grow with the number of features.
-    prior = without_shared_steps(prior) if options.kernel.directions() else prior
     return rescaled(prior, np.sqrt(n_features), FIRST_VARIANCE if options.method.begins_dense else 1.0)

@@ -130,7 +130,10 @@ def _has_many_modes(task: Task, before: Inferred) -> bool:
     if posterior.n_utilities == 1 or largest <= _LARGE_SET or posterior.lapse is not None:
         return False
     mean = np.pad(posterior.mean, ((0, 0), (0, len(problem.valid) - problem.n_objects)))
-    return float(log_likelihood(mean, problem, None)) > _SAYS_ALL * problem.n_sets
+    answered = [batch for batch in problem.batches if np.any(np.asarray(batch.sets) >= 0)]
+    weight = sum(float(np.sum(np.asarray(batch.weight)[np.asarray(batch.sets) >= 0])) for batch in answered)
+    said = float(log_likelihood(mean, problem._replace(batches=tuple(answered)), None))
+    return weight > 0.0 and said > _SAYS_ALL * weight
 
 
 def _mixed(task: Task, before: Inferred) -> tuple[Inferred, str]:

@@ -109,7 +109,7 @@ def neighbours(problem: Problem) -> Neighbours:
     """Find the objects that are shown together."""
     t, pairs = len(problem.valid), []
     for batch in problem.batches:
-        rows, present = np.asarray(batch.rows, np.int64), np.asarray(batch.present) & (np.asarray(batch.sets) >= 0)
+        rows, present = np.asarray(batch.rows, np.int64), np.asarray(batch.present)
         both = present[:, None] & present[None, :]
         # What is not there has no precision, wherever that is put.
         pairs.append(np.where(both, rows[:, None] * t + rows[None, :], (rows * (t + 1))[:, None]))

@@ -14,6 +14,7 @@ from choicegp.compute.programs import program
 from choicegp.inference.posterior import FIRST_JITTER, Posterior, factorise, half_covariance, prior_covariance
 from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites
+from choicegp.model.monotone import without_shared_steps
 from choicegp.model.prior import Objects, UtilityPrior
 
 # Weights of the likelihood while annealing, of the starts in turn.  From a very small weight all starts fall into
@@ -162,7 +163,8 @@ def _with_shared(prior: UtilityPrior) -> UtilityPrior:
         None if log_variance is None else log_variance - np.log(2.0)
         for log_variance in (doubled.log_effect_variance, doubled.log_threshold_variance)
     )
-    return UtilityPrior(doubled.kernels, effect, shared=True, log_threshold_variance=threshold)
+    prior = UtilityPrior(doubled.kernels, effect, shared=True, log_threshold_variance=threshold)
+    return without_shared_steps(prior) if prior.kernels.directions() else prior
 
 
 def _without_shared(prior: UtilityPrior) -> UtilityPrior:

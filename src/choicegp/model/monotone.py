@@ -157,3 +157,12 @@ def without_shared_steps(prior: UtilityPrior) -> UtilityPrior:
     own = np.ones(prior.n_parts)
     own[0] = 0.0
     return eqx.tree_at(lambda one: one.kernels.is_there, prior, own)
+
+
+def with_knots_over(prior: UtilityPrior, X: np.ndarray) -> UtilityPrior:
+    """Spread the knots of features with a direction over the range of objects (n, c)."""
+    columns, kernels = list(prior.kernels.directions()), prior.kernels
+    assert isinstance(kernels, Monotone)
+    ends = [np.broadcast_to(_squeezed(end[columns]), np.shape(kernels.low)) for end in (X.min(axis=0), X.max(axis=0))]
+    kernels = eqx.tree_at(lambda one: (one.low, one.high), kernels, tuple(ends))
+    return eqx.tree_at(lambda one: one.kernels, prior, kernels)

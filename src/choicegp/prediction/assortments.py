@@ -130,7 +130,7 @@ def usual_assortments(fitted: Fitted, assortment: Any, with_object: Any = None) 
         return one_assortment(fitted, assortment).only_offered()
     if with_object is not None and with_object not in fitted.codes:
         raise ChoiceGPError(f"the training data have no object {with_object!r}: pass assortment=, which has it")
-    least = 1 if fitted.errors.has_threshold else 2
+    least = 1 if fitted.errors.has_threshold and with_object is None else 2
     different = {tuple(sorted(own.tolist())): own for own in data.shown if least <= len(own) <= MAX_ENUMERATED}
     sets = [own for own in different.values() if with_object is None or with_object in data.object_ids[own].tolist()]
     if not sets:

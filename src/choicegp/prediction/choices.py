@@ -48,8 +48,8 @@ SCORE_SAMPLES = 1024
 LARGE_SAMPLES = 128  # of sets of more than `_WELL_SAMPLED` objects
 _WELL_SAMPLED = 32
 _IN_CACHE = 32_768  # numbers in a table of subsets on a CPU, where twice as fast as tables that leave its cache
-_BLOCK = 500_000  # numbers in the largest temporary array where a chunk is worked through in blocks of points
 _ON_ACCELERATOR = 16_000_000  # the same there
+_BLOCK = 500_000  # numbers in the largest temporary array where a chunk is worked through in blocks of points
 
 
 def _cells(a: int, hidden: int = 0) -> int:

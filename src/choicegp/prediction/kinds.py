@@ -59,7 +59,7 @@ def _of_people(
         known, own = np.unique(np.maximum(places[mine, 1], 0), return_inverse=True)
         covariates = None
         if crowd == NEW and study.covariates is not None and data.covariates is not None:
-            # New people are told apart by their covariates alone.
+            # New people are distinguished by their covariates alone.
             own, strangers = pd.factorize(np.asarray(data.respondents, dtype=object)[mine])
             covariates = study.covariates.coded(data.covariates, strangers.tolist())
         of_crowd = study.of_crowd if study.draws is None else study.drawn_crowd

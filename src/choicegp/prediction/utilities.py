@@ -87,6 +87,8 @@ def joint_samples(posterior: Posterior, objects: Objects, n_samples: int, random
     if n > MOST_JOINT:
         raise ChoiceGPError(f"joint samples are drawn for at most {MOST_JOINT} objects at a time; got {n}")
     rng = np.random.default_rng(seed(random_state))
+    if n == 0:
+        return np.zeros((n_samples, 0, posterior.n_utilities))
     if posterior.draws is not None:
         return _samples_from_draws(posterior, objects, n_samples, rng)
     mean, roots = (np.asarray(part) for part in _joint_roots(posterior, *with_room(objects)))

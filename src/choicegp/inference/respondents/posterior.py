@@ -191,15 +191,16 @@ def population_elsewhere(
 ) -> tuple[Array, Array]:
     """Return mean (p t,) and covariance (p t, p t) of the population at t objects, whitened by its prior there.
 
-    ``mean`` and ``root`` describe v at the points; what the points do not say about the objects is left as it was.
+    ``mean`` and ``root`` describe v at the points; what the points do not say about the objects is left as it was: of
+    I, which is what is known a priori, the part through the points is taken away.
     """
     own = prior.population
     lead, roots = leads(prior, whitening_roots(own, points), points, objects), whitening_roots(own, objects)
     p, m, t = lead.shape
-    left = own.covariance(objects, objects) - jnp.swapaxes(lead, 1, 2) @ lead
     through = roots @ jnp.swapaxes(lead, 1, 2)  # (p, t, M)
     spread = jnp.einsum("ptM,kpM->kpt", through, root.reshape(-1, p, m)).reshape(-1, p * t)
-    unknown = jnp.einsum("pij,pq->piqj", roots @ left @ jnp.swapaxes(roots, 1, 2), jnp.eye(p)).reshape(p * t, p * t)
+    left = jnp.eye(t) - through @ jnp.swapaxes(through, 1, 2)
+    unknown = jnp.einsum("pij,pq->piqj", left, jnp.eye(p)).reshape(p * t, p * t)
     return jnp.einsum("ptM,pM->pt", through, mean.reshape(p, m)).ravel(), spread.T @ spread + unknown
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 _PASSES = 3  # over the training sets, without a gain, after which the steps become smaller, but in steps
-_LEAST, _MOST = 200, 600  # at least and at most so many
+_LEAST, _MOST = 200, 600  # the smallest and the largest number of these steps
 _ERRORS = 2.0  # standard errors that a gain exceeds
 N_LEVELS = 3  # how often steps become smaller before a fit ends
 SMALLER = 10.0**-0.5  # how much smaller each time
