@@ -331,7 +331,7 @@ class ChoiceSession:
         return self.hint.done
 
     def close(self, wait: bool = True) -> None:
-        """End the fits, unless they are those of another session (see `of`), and close the store if this one opened it.
+        """End the fits, unless another session began them (see `of`), and close the store if this one opened it.
 
         Parameters
         ----------
