@@ -97,7 +97,8 @@ def events(
     """Return the events of one participant or of all, in their order; ``of_questions``: of questions alone."""
     query = sa.select(EVENTS).where(EVENTS.c.id > after).order_by(EVENTS.c.id)
     if of_questions:
-        query = query.where(EVENTS.c.kind.in_(STEPS))
+        # Either says so: where they differ, the row is damaged.
+        query = query.where(sa.or_(EVENTS.c.step.is_not(None), EVENTS.c.kind.in_(STEPS)))
     if participant is not None:
         query = query.where(EVENTS.c.participant == participant)
     found = [_event(row) for row in connection.execute(query).mappings()]
