@@ -31,6 +31,7 @@ os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest
 gc.set_threshold(200_000, 20, 100)
 
 TESTS = Path(__file__).parent
+MOST_MAPS = 40_000
 _NUMBER = itertools.count()  # of databases
 
 # Shapes in signatures are checked whenever a test calls a function or JAX traces it. NumPy comes with jaxtyping, and
@@ -80,6 +81,24 @@ def data_folder() -> Path:
     folder = Path(named)
     assert folder.is_dir(), f"CHOICEGP_DATA names {named!r}, which is not a folder"
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room_for_programs() -> Generator[None]:
+    """Forget the compiled programs of a process that has many: they are loaded again where they are needed.
+
+    Linux lets a process map 65,530 parts of memory, of which each program takes about ten: beyond, it crashes.
+    """
+    yield
+    maps, started = Path("/proc/self/maps"), sys.modules.get("choicegp.compute.programs")
+    if started is None or not maps.exists() or maps.read_bytes().count(b"\n") < MOST_MAPS:
+        return
+    for module in [own for name, own in sys.modules.items() if name.startswith("choicegp.")]:
+        for value in vars(module).values():
+            if isinstance(value, started.Program):
+                value._executables.clear()
+    sys.modules["jax"].clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
