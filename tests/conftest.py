@@ -31,7 +31,7 @@ os.environ.setdefault("CHOICEGP_CACHE", str(Path(__file__).parents[1] / ".pytest
 gc.set_threshold(200_000, 20, 100)
 
 TESTS = Path(__file__).parent
-MOST_MAPS = 40_000
+MOST_MAPS = 20_000
 _NUMBER = itertools.count()  # of databases
 
 # Shapes in signatures are checked whenever a test calls a function or JAX traces it. NumPy comes with jaxtyping, and
