@@ -56,7 +56,7 @@ def refused(ended, problem):
     [
         (["--on-error", "skip"], "--on-error skip is for single files"),
         (["--wide", "--alternatives", "a,b", "--features", "x"], "its files must be long tables, without --wide"),
-        (["--inference", "dense"], "a ChoiceFolder is fitted by inference='sparse', not 'dense'"),
+        (["--inference", "dense"], "a ChoiceFolder is fitted by --inference sparse, not 'dense'"),
         (["--no-choices", "--features", "x0"], "fit needs data with choices"),
         (["--chosen", "kept"], "there is no column 'kept' (chosen)"),
     ],
