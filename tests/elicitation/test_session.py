@@ -55,6 +55,20 @@ def fits(monkeypatch) -> list[FakeModel]:
     return made
 
 
+def held_fits(monkeypatch):
+    """Let fits wait: return the events that one has begun, and that it goes on."""
+    begun, goes_on = threading.Event(), threading.Event()
+    fit = Refitter._fit
+
+    def slow(self: Refitter, data: Any, init: Any, **_: Any) -> Any:
+        begun.set()
+        assert goes_on.wait(30)
+        return fit(self, data, init)
+
+    monkeypatch.setattr(Refitter, "_fit", slow)
+    return begun, goes_on
+
+
 def reply(session: ChoiceSession, n: int = 1) -> None:
     """Answer questions: of each set, the cheapest is kept."""
     for _ in range(n):
@@ -243,15 +257,7 @@ def test_nobody_waits_for_a_fit(monkeypatch, fits):
     session = ChoiceSession(TABLE)
     reply(session, 4)
     first = session.refresh().model
-    begun, go_on = threading.Event(), threading.Event()
-    fit = Refitter._fit
-
-    def slow(self: Refitter, data: Any, init: Any, **_: Any) -> Any:
-        begun.set()
-        assert go_on.wait(30)
-        return fit(self, data, init)
-
-    monkeypatch.setattr(Refitter, "_fit", slow)
+    begun, go_on = held_fits(monkeypatch)
     reply(session)
     assert begun.wait(30)
     reply(session, 5)
@@ -376,15 +382,7 @@ def test_the_next_size_is_prepared_while_there_is_nothing_to_fit(monkeypatch, fi
 def test_the_next_size_is_prepared_although_something_waited_during_the_fit(monkeypatch, fits):
     """Who answers and asks again while a fit runs asks for a model twice: the second time there is nothing to fit."""
     session = ChoiceSession(TABLE)
-    begun, goes_on, compiled = threading.Event(), threading.Event(), threading.Event()
-    fit = Refitter._fit
-
-    def slow(self: Refitter, data: Any, init: Any, **_: Any) -> Any:
-        begun.set()
-        assert goes_on.wait(30)
-        return fit(self, data, init)
-
-    monkeypatch.setattr(Refitter, "_fit", slow)
+    (begun, goes_on), compiled = held_fits(monkeypatch), threading.Event()
     monkeypatch.setattr(Refitter, "_next_size", lambda self, now: (64, now))
     monkeypatch.setattr(Refitter, "_compile", lambda *_: compiled.set())
     reply(session, 4)
@@ -417,15 +415,7 @@ def test_a_defect_of_what_is_prepared_is_no_error_of_a_fit(monkeypatch, fits):
 
 
 def test_a_session_that_is_closed_prepares_nothing(monkeypatch, fits):
-    session, begun, goes_on, compiled = ChoiceSession(TABLE), threading.Event(), threading.Event(), []
-    fit = Refitter._fit
-
-    def slow(self: Refitter, data: Any, init: Any, **_: Any) -> Any:
-        begun.set()
-        assert goes_on.wait(30)
-        return fit(self, data, init)
-
-    monkeypatch.setattr(Refitter, "_fit", slow)
+    session, (begun, goes_on), compiled = ChoiceSession(TABLE), held_fits(monkeypatch), []
     monkeypatch.setattr(Refitter, "_next_size", lambda self, now: (64, now))
     monkeypatch.setattr(Refitter, "_compile", lambda *_: compiled.append(True))
     reply(session, 4)
