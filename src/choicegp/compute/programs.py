@@ -89,6 +89,10 @@ class Program:
         key, dynamic, static = self._described(args)
         return self._executable(key, dynamic, static)(*dynamic)
 
+    def prepare(self, *args: Any) -> None:
+        """Have the executable for arguments like these ready, and do not run it."""
+        self._executable(*self._described(args))
+
     def _executable(self, key: Any, dynamic: tuple, static: tuple) -> Callable:
         executable = self._executables.get(key)
         if executable is None:

@@ -104,13 +104,28 @@ def hyper_posterior(
     prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors | None
 ) -> HyperPosterior:
     """Approximate the posterior of the hyperparameters; without hyperpriors they are held at the best ones."""
-    work = len(ravel_pytree(prior)[0]) * prior.n_parts * len(problem.valid) ** 3
 
     def slope(there: UtilityPrior) -> Array:
         assert hyperpriors is not None
         return _slope(there, sites, problem, hyperpriors)
 
-    return gaussian_around(prior, slope, hyperpriors, together=work > _MOST_WORK)
+    return gaussian_around(prior, slope, hyperpriors, together=_move_together(prior, problem))
+
+
+def hyperprior_alone(prior: UtilityPrior, problem: Problem, hyperpriors: HyperPriors | None) -> HyperPosterior:
+    """Return what `hyper_posterior` would if the choices said nothing: it has the same shapes."""
+    flat = np.zeros(len(ravel_pytree(prior)[0]))
+    return gaussian_around(prior, lambda _: flat, hyperpriors, together=_move_together(prior, problem))
+
+
+def prepare_slope(prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors | None) -> None:
+    """Compile what `hyper_posterior` needs for arguments like these."""
+    if hyperpriors is not None:
+        _slope.prepare(prior, sites, problem, hyperpriors)
+
+
+def _move_together(prior: UtilityPrior, problem: Problem) -> bool:
+    return len(ravel_pytree(prior)[0]) * prior.n_parts * len(problem.valid) ** 3 > _MOST_WORK
 
 
 def gaussian_around(
