@@ -106,16 +106,16 @@ def in_threads(work: Callable[[Any], Any], over: Sequence[Any], n_jobs: int) -> 
 def ahead(pieces: Iterable[Callable[[], object]], n_jobs: int) -> Iterator[None]:
     """Have another thread do pieces of work, one after the other, before somebody needs what they leave.
 
-    Where only one thread is wanted, nothing is done ahead.  A piece that fails, fails again where it is needed.  At the
-    end no further piece is begun, and the one that was begun is waited for.
+    Where only one thread is wanted, nothing is done ahead.  After a piece that fails there are no more: it fails again
+    where it is needed.  At the end no further piece is begun, and the one that was begun is waited for.
     """
     is_over = threading.Event()
 
     def work() -> None:
-        for piece in pieces:
-            if is_over.is_set():
-                return
-            with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):
+            for piece in pieces:
+                if is_over.is_set():
+                    return
                 piece()
 
     thread = threading.Thread(target=with_settings_of_this_thread(work))

@@ -129,7 +129,7 @@ def _move_together(prior: UtilityPrior, problem: Problem) -> bool:
 
 
 def gaussian_around(
-    prior: Any, slope: Callable[[Any], Array], hyperpriors: HyperPriors | None, *, together: bool = False
+    prior: Any, slope: Callable[[Any], Array | np.ndarray], hyperpriors: HyperPriors | None, *, together: bool = False
 ) -> HyperPosterior:
     """Make the Gaussian whose precision is minus the derivative of ``slope`` at the hyperparameters of ``prior``.
 

@@ -41,6 +41,7 @@ from choicegp.inference.coordinates import (
 )
 from choicegp.inference.driver import Inferred, Task, Verdict
 from choicegp.inference.posterior import Posterior, draws_of
+from choicegp.inference.problem import Problem
 from choicegp.inference.sites import Sites, zero_sites
 from choicegp.model.prior import HyperPriors, UtilityPrior
 

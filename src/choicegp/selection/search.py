@@ -179,7 +179,7 @@ class _Upcoming:
         self._anneal(d, d)
         if self._n_ahead:
             self._grown[d] = self._pool.submit(with_settings_of_this_thread(self._fitted), d, before)
-        self._anneal(d + 1, d + self._n_ahead - 1)
+        self._anneal(d + 1, d + self._n_ahead)
 
     def fit(self, d: int, before: Candidate | None) -> Candidate:
         """Return the fit of a number, when it is there."""
