@@ -32,9 +32,9 @@ from jax.scipy.linalg import solve_triangular
 
 from choicegp.compute.programs import program
 from choicegp.inference.dense import LOG_BOUNDS, evidence_gradient
-from choicegp.inference.posterior import FIRST_JITTER, condition, factorise, half_covariance, prior_covariance, turned
+from choicegp.inference.posterior import FIRST_JITTER, condition, factorise, half_covariance, prior_covariance
 from choicegp.inference.problem import Problem
-from choicegp.inference.sites import Sites
+from choicegp.inference.sites import Sites, gram
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
 _MOST_WORK = 1e11  # differences of gradients times the cube of the objects and their parts
@@ -232,7 +232,7 @@ def whiten(root: Array, sites: Sites) -> Whitening:
         factor, precision, linear = args
         half, b_root = half_covariance(factor, precision)
         through, centre = half @ precision, half @ linear
-        return half, b_root, through, centre, precision - turned(through) @ through, linear - through.T @ centre
+        return half, b_root, through, centre, precision - gram(through), linear - through.T @ centre
 
     half, b_root, through, centre, gain, pulled = jax.lax.map(own, (own_root, sites.precision, sites.linear))
     if len(own_root) < len(root):
