@@ -117,8 +117,11 @@ def main(arguments: list[str]) -> int:
         arguments = with_files(arguments, Path(folder))
         walk = Walk(output_of(arguments))
         from choicegp.apps.cli import main as command
+        from choicegp.fitting import fit
         from choicegp.inference import intervals
 
+        # What another thread compiles ahead is visited again when it is needed.
+        fit.ahead = lambda pieces, n_jobs: contextlib.nullcontext()
         # Short chains visit the same modules as long ones.
         intervals.n_steps = lambda inference: (intervals.BLOCK, intervals.BLOCK // 4)
 

@@ -2,13 +2,15 @@
 
 import multiprocessing
 import resource
+import threading
 import warnings
 
+import jax
 import pytest
 
 from choicegp import ChoiceData, ChoiceGP
 from choicegp.compute import devices
-from choicegp.compute.devices import computing
+from choicegp.compute.devices import ahead, computing
 from choicegp.errors import ChoiceGPError
 
 
@@ -110,3 +112,52 @@ def test_a_fork_is_refused_instead_of_waiting():
     assert "forked from one in which JAX had started" in queue.get(timeout=30)
     process.join(30)
     assert process.exitcode == 0
+
+
+def test_work_ahead_is_done_in_order_with_the_settings_of_the_thread_that_asks():
+    done, last = [], threading.Event()
+
+    def piece(number):
+        return lambda: done.append((number, jax.config.jax_enable_x64, threading.current_thread()))
+
+    with jax.enable_x64(False), ahead([*map(piece, range(3)), last.set], 2):
+        assert last.wait(10.0)
+    assert [one[:2] for one in done] == [(0, False), (1, False), (2, False)]
+    assert threading.current_thread() not in {one[2] for one in done}
+    with ahead([piece(3)], 1):
+        pass
+    assert len(done) == 3, "one thread does nothing ahead"
+
+
+def test_work_ahead_is_over_when_nobody_wants_it_any_more():
+    begun, asked, done = threading.Event(), threading.Event(), []
+
+    def piece():
+        begun.set()
+        assert asked.wait(10.0)
+        done.append("the first")
+
+    def interrupted():
+        with ahead([piece, lambda: done.append("the second")], 2):
+            assert begun.wait(10.0)
+            threading.Timer(0.1, asked.set).start()
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert done == ["the first"]
+    assert threading.active_count() <= before + 1, "of the two that began, the timer may still be ending"
+
+
+def test_work_ahead_fails_in_silence(capfd):
+    def fails():
+        raise ValueError("it cannot be done")
+
+    def pieces():
+        yield fails
+        raise AssertionError("nothing comes after")
+
+    with ahead(pieces(), 2):
+        pass
+    assert capfd.readouterr() == ("", "")

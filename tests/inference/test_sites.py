@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from choicegp.inference import sites
 from choicegp.inference.problem import SetBatch
 from choicegp.inference.sites import Sites, add_up, psd_part, zero_sites
 from choicegp.model.derivatives import ExpectedDerivatives
@@ -147,3 +148,24 @@ def test_zero_sites_say_nothing():
     assert sites.precision.shape == (2, 4, 4)
     assert not np.any(sites.precision)
     assert not np.any(sites.linear)
+
+
+@pytest.mark.parametrize("n", [1, 5, sites._WHOLE, sites._WHOLE + 1, 2 * sites._WHOLE + 3])
+def test_products_by_halves_are_plain_products(n):
+    rng = np.random.default_rng(n)
+    matrix = rng.normal(size=(n, n))
+    precision, root = matrix + matrix.T, np.tril(rng.normal(size=(n, n)))
+    np.testing.assert_allclose(sites.turned(matrix), matrix.T)
+    np.testing.assert_allclose(sites.gram(matrix), matrix.T @ matrix, atol=1e-10 * n)
+    found = np.asarray(sites.seen_through(root, precision))
+    np.testing.assert_allclose(found, root.T @ precision @ root, atol=1e-10 * n**1.5)
+
+
+def test_products_by_halves_are_differentiated_and_mapped():
+    rng = np.random.default_rng(0)
+    n = sites._WHOLE + 2
+    matrix, weight = rng.normal(size=(2, n, n)) / n
+    slope = jax.grad(lambda a: jnp.sum(weight * sites.gram(a)))(matrix)
+    np.testing.assert_allclose(slope, matrix @ (weight + weight.T), atol=1e-12)
+    both = jax.vmap(sites.gram)(np.stack([matrix, weight]))
+    np.testing.assert_allclose(both[1], weight.T @ weight, atol=1e-12)

@@ -12,7 +12,8 @@ every step.
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,33 @@ def in_threads(work: Callable[[Any], Any], over: Sequence[Any], n_jobs: int) -> 
         return [work(one) for one in over]
     with ThreadPoolExecutor(n_jobs) as pool:
         return list(pool.map(with_settings_of_this_thread(work), over))
+
+
+@contextlib.contextmanager
+def ahead(pieces: Iterable[Callable[[], object]], n_jobs: int) -> Iterator[None]:
+    """Have another thread do pieces of work, one after the other, before somebody needs what they leave.
+
+    Where only one thread is wanted, nothing is done ahead.  After a piece that fails there are no more: it fails again
+    where it is needed.  At the end no further piece is begun, and the one that was begun is waited for.
+    """
+    is_over = threading.Event()
+
+    def work() -> None:
+        with contextlib.suppress(Exception):
+            for piece in pieces:
+                if is_over.is_set():
+                    return
+                piece()
+
+    thread = threading.Thread(target=with_settings_of_this_thread(work))
+    if n_jobs > 1:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        if n_jobs > 1:
+            thread.join()
 
 
 @contextlib.contextmanager

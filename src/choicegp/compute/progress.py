@@ -23,6 +23,7 @@ class Clock:
         self.kept = 0.0
         self.took: dict[str, float] = {}
         """Seconds that parts of the work took when they were last done; of a clock and its parts together."""
+        self._is_ended = [False]  # in a list, which copies of a clock have in common
 
     def part(self) -> "Clock":
         """Return a clock that counts the seconds of a part of the work, and whose time is up with this one's."""
@@ -36,6 +37,16 @@ class Clock:
         clock.kept += seconds
         return clock
 
+    def of_another_thread(self) -> "Clock":
+        """Return a clock for work in another thread, which `end` ends; its time is up with this one's."""
+        clock = copy(self)
+        clock.took, clock._is_ended = dict(self.took), [False]
+        return clock
+
+    def end(self) -> None:
+        """Interrupt what looks at this clock or at its parts."""
+        self._is_ended[0] = True
+
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
@@ -47,7 +58,9 @@ class Clock:
         return self.is_up_in(0.0)
 
     def is_up_in(self, seconds: float) -> bool:
-        """Whether the limit will have passed after some seconds."""
+        """Whether the limit will have passed after some seconds; a clock that was ended interrupts who looks at it."""
+        if self._is_ended[0]:
+            raise KeyboardInterrupt
         return self.limit is not None and monotonic() - self._set + self.kept + seconds >= self.limit
 
     @property

@@ -66,7 +66,8 @@ def select_n_utilities(
         What is cross-validated: the numbers up to the best that leave-one-out cannot distinguish from it, if there are
         several; or in any case all numbers that were tried.
     n_jobs : int, optional
-        Number of fits, and of folds, that run in parallel, by joblib; -1 for all cores.  By default as in `ChoiceGP`.
+        Number of fits, and of folds (by joblib), that run in parallel; -1 for all cores.  By default as in `ChoiceGP`.
+        With more than one, the next numbers are fitted while leave-one-out judges the numbers before.
     progress : bool or "auto"
         Whether to show a progress bar on standard error; "auto": on a terminal.
     checkpoint : path, optional

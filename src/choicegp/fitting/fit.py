@@ -1,12 +1,13 @@
 """From choice data and options to a record of the fit: the only place where a problem is posed."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from choicegp.compute.devices import check_memory, linear_algebra_for, n_threads
+from choicegp.compute.devices import ahead, check_memory, linear_algebra_for, n_threads
 from choicegp.compute.programs import present_device
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.data.choices import ChoiceData
@@ -74,10 +75,34 @@ def _fit_as_decided(
         return _fit_people(data, options, clock, warm is not None or neighbour is not None, keeper)
     if warm is not None:
         _check_warm(options, warm)
-    if options.object_effects is None:
-        plain = _fit(data, options.plain, clock, warm, neighbour, keeper.part("plain"))
-        return completed(plain, options, clock, keeper)
-    return _fit(data, options, clock, warm, neighbour, keeper)
+    with _intervals_prepared(data, options, clock):
+        if options.object_effects is None:
+            plain = _fit(data, options.plain, clock, warm, neighbour, keeper.part("plain"))
+            return completed(plain, options, clock, keeper)
+        return _fit(data, options, clock, warm, neighbour, keeper)
+
+
+def _intervals_prepared(
+    data: ChoiceData | ChoiceFolder, options: FitOptions, clock: Clock
+) -> contextlib.AbstractContextManager[None]:
+    """Compile what samples the utilities while the fits before are made, where there is a second core.
+
+    With a time limit, it is not known whether anything will be sampled.
+    """
+    if not options.intervals or clock.limit is not None or options.directions or not isinstance(data, ChoiceData):
+        return contextlib.nullcontext()
+    return ahead(_programs_of_intervals(data, options), n_threads(options.n_jobs, len(np.unique(data.flat_shown))))
+
+
+def _programs_of_intervals(data: ChoiceData, options: FitOptions) -> Iterator[Callable[[], None]]:
+    from choicegp.inference.intervals import programs_of_intervals
+
+    # Objects mostly have effects in the end.
+    options = options.as_in(True)
+    problem = posed(data, *scaling(data, options.standardize), {}, effects=bool(options.object_effects),
+                    errors=options.errors)  # fmt: skip
+    prior = _complete(_first_prior(options, problem.objects.X.shape[1]), problem, options)
+    yield from programs_of_intervals(_task(problem, prior, options, Watch(Clock(None))))
 
 
 def _fit_people(
@@ -230,19 +255,11 @@ def _fit_at_objects(
     prior = _first_prior(options, n_features) if warm is None else warm.posterior.prior
     if warm is not None and prior.kernels.directions():
         prior = with_knots_over(prior, np.asarray(problem.objects.X)[problem.valid])
-    if options.object_effects and prior.log_effect_variance is None:
-        effect = np.full(prior.n_parts, np.log(_FIRST_EFFECT))
-        prior = UtilityPrior(prior.kernels, effect, prior.shared, prior.log_threshold_variance)
-    if options.errors.has_threshold and prior.log_threshold_variance is None:
-        prior = with_threshold(prior, problem.objects)
+    prior = _complete(prior, problem, options)
     points = score_points(problem, options.n_utilities, options.random_state)
-    learning = Learning(options.hyperpriors_for(n_features), options.learn_lapse, options.learn_hyperparameters)
     with linear_algebra_for(n), progress_report(options.progress, method.n_shown) as report:
-        task = Task(
-            prior, problem, learning, watch._replace(listener=report).part("shown", prior.kernels),
-            options.n_starts(problem.n_objects), method.n_steps, options.tol, options.lapse, options.random_state,
-            n_threads(options.n_jobs, n), points,
-        )  # fmt: skip
+        task = _task(problem, prior, options, watch._replace(listener=report).part("shown", prior.kernels))
+        task = task._replace(points=points)
         before = None
         if method.begins_dense:
             first = task._replace(watch=task.watch.part("dense", prior.kernels))
@@ -259,6 +276,25 @@ def _fit_at_objects(
         found = infer(inference, task.watch)
         mixed = ", mixed over settings of the hyperparameters" if getattr(inference, "redraws", False) else ""
         return found, PLUG_IN if before is None else f"draws{mixed}: {found.message}"
+
+
+def _complete(prior: UtilityPrior, problem: Problem, options: FitOptions) -> UtilityPrior:
+    """Add the effects and the threshold that the options ask for to a prior that has none."""
+    if options.object_effects and prior.log_effect_variance is None:
+        effect = np.full(prior.n_parts, np.log(_FIRST_EFFECT))
+        prior = UtilityPrior(prior.kernels, effect, prior.shared, prior.log_threshold_variance)
+    if options.errors.has_threshold and prior.log_threshold_variance is None:
+        prior = with_threshold(prior, problem.objects)
+    return prior
+
+
+def _task(problem: Problem, prior: UtilityPrior, options: FitOptions, watch: Watch) -> Task:
+    n_features = problem.objects.X.shape[1]
+    learning = Learning(options.hyperpriors_for(n_features), options.learn_lapse, options.learn_hyperparameters)
+    return Task(
+        prior, problem, learning, watch, options.n_starts(problem.n_objects), options.method.n_steps, options.tol,
+        options.lapse, options.random_state, n_threads(options.n_jobs, len(problem.valid)),
+    )  # fmt: skip
 
 
 def _dense_inference(task: Task, place: tuple | None, grown: Sequence[Start], n_jobs: int | None) -> DenseInference:

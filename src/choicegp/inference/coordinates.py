@@ -34,7 +34,7 @@ from choicegp.compute.programs import program
 from choicegp.inference.dense import LOG_BOUNDS, evidence_gradient
 from choicegp.inference.posterior import FIRST_JITTER, condition, factorise, half_covariance, prior_covariance
 from choicegp.inference.problem import Problem
-from choicegp.inference.sites import Sites
+from choicegp.inference.sites import Sites, gram
 from choicegp.model.prior import HyperPriors, Objects, UtilityPrior, is_learned, log_density
 
 _MOST_WORK = 1e11  # differences of gradients times the cube of the objects and their parts
@@ -104,17 +104,32 @@ def hyper_posterior(
     prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors | None
 ) -> HyperPosterior:
     """Approximate the posterior of the hyperparameters; without hyperpriors they are held at the best ones."""
-    work = len(ravel_pytree(prior)[0]) * prior.n_parts * len(problem.valid) ** 3
 
     def slope(there: UtilityPrior) -> Array:
         assert hyperpriors is not None
         return _slope(there, sites, problem, hyperpriors)
 
-    return gaussian_around(prior, slope, hyperpriors, together=work > _MOST_WORK)
+    return gaussian_around(prior, slope, hyperpriors, together=_move_together(prior, problem))
+
+
+def hyperprior_alone(prior: UtilityPrior, problem: Problem, hyperpriors: HyperPriors | None) -> HyperPosterior:
+    """Return what `hyper_posterior` would if the choices said nothing: it has the same shapes."""
+    flat = np.zeros(len(ravel_pytree(prior)[0]))
+    return gaussian_around(prior, lambda _: flat, hyperpriors, together=_move_together(prior, problem))
+
+
+def prepare_slope(prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors | None) -> None:
+    """Compile what `hyper_posterior` needs for arguments like these."""
+    if hyperpriors is not None:
+        _slope.prepare(prior, sites, problem, hyperpriors)
+
+
+def _move_together(prior: UtilityPrior, problem: Problem) -> bool:
+    return len(ravel_pytree(prior)[0]) * prior.n_parts * len(problem.valid) ** 3 > _MOST_WORK
 
 
 def gaussian_around(
-    prior: Any, slope: Callable[[Any], Array], hyperpriors: HyperPriors | None, *, together: bool = False
+    prior: Any, slope: Callable[[Any], Array | np.ndarray], hyperpriors: HyperPriors | None, *, together: bool = False
 ) -> HyperPosterior:
     """Make the Gaussian whose precision is minus the derivative of ``slope`` at the hyperparameters of ``prior``.
 
@@ -217,7 +232,7 @@ def whiten(root: Array, sites: Sites) -> Whitening:
         factor, precision, linear = args
         half, b_root = half_covariance(factor, precision)
         through, centre = half @ precision, half @ linear
-        return half, b_root, through, centre, precision - through.T @ through, linear - through.T @ centre
+        return half, b_root, through, centre, precision - gram(through), linear - through.T @ centre
 
     half, b_root, through, centre, gain, pulled = jax.lax.map(own, (own_root, sites.precision, sites.linear))
     if len(own_root) < len(root):

@@ -11,13 +11,24 @@ goes from one mode to another.  There, many starts of the dense fit are taken to
 best.
 """
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from choicegp.inference.chain import BLOCK
 from choicegp.inference.coordinates import log_likelihood
 from choicegp.inference.dense import DenseInference
 from choicegp.inference.driver import Inferred, Task, Watch, run, score_points
-from choicegp.inference.mcmc import MORE, MOST_SETTINGS, N_CHAINS, Kept, MCMCInference, duals_at, posterior_of_settings
+from choicegp.inference.mcmc import (
+    MORE,
+    MOST_SETTINGS,
+    N_CHAINS,
+    Kept,
+    MCMCInference,
+    duals_at,
+    posterior_of_settings,
+    programs_of_chains,
+)
 
 MOST_SAMPLED = 1500
 """Utilities of shown objects, d times t, up to which they are sampled."""
@@ -74,6 +85,12 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
         return _made(task, [before])
     found, words = _made(task, _modes(task, before))
     return found._replace(notes=(*found.notes, MANY_MODES)), words
+
+
+def programs_of_intervals(task: Task) -> Iterator[Callable[[], None]]:
+    """Yield what compiles the programs by which the utilities of a task of this shape are sampled, if they are."""
+    if task.prior.n_utilities * task.problem.n_objects <= MOST_SAMPLED:
+        yield from programs_of_chains(task)
 
 
 def _made(task: Task, modes: list[Inferred]) -> tuple[Inferred, str]:

@@ -7,7 +7,7 @@ Where that takes too long, they are drawn from their Gaussian approximation, and
 Chains start around dense fits: a mode that none of these sees, they hardly reach.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -32,9 +32,17 @@ from choicegp.inference.chain import (
     n_together,
     prior_root,
 )
-from choicegp.inference.coordinates import hyper_posterior, whiten
+from choicegp.inference.coordinates import (
+    HyperPosterior,
+    hyper_posterior,
+    hyperprior_alone,
+    prepare_slope,
+    whiten,
+)
 from choicegp.inference.driver import Inferred, Task, Verdict
 from choicegp.inference.posterior import Posterior, draws_of
+from choicegp.inference.problem import Problem
+from choicegp.inference.sites import Sites, zero_sites
 from choicegp.model.prior import HyperPriors, UtilityPrior
 
 N_CHAINS = 4
@@ -203,10 +211,32 @@ def _chain_model(task: Task, before: Inferred, hyperpriors: HyperPriors | None, 
     """Return what chains sample, in the coordinates that a dense fit gives."""
     assert before.sites is not None
     approximation = hyper_posterior(before.posterior.prior, before.sites, task.problem, hyperpriors)
-    lapse, target = before.posterior.lapse, np.asarray(target_acceptance, float)
-    rate: Any = None if lapse is None else np.asarray(lapse, float)
-    sites, shifts = jax.tree.map(np.asarray, before.sites), approximation.shifts(task.problem.objects)
-    return ChainModel(approximation, shifts, sites, task.problem, rate, target)  # type: ignore[arg-type]
+    return _model_at(approximation, before.sites, task.problem, before.posterior.lapse, target_acceptance)
+
+
+def _model_at(
+    approximation: HyperPosterior, sites: Sites, problem: Problem, lapse: Any, target_acceptance: float
+) -> ChainModel:
+    target, rate = np.asarray(target_acceptance, float), None if lapse is None else np.asarray(lapse, float)
+    shifts = approximation.shifts(problem.objects)
+    return ChainModel(approximation, shifts, jax.tree.map(np.asarray, sites), problem, rate, target)  # type: ignore[arg-type]
+
+
+def programs_of_chains(task: Task) -> Iterator[Callable[[], None]]:
+    """Yield what compiles the programs of chains and of what comes before and after them, the longest first.
+
+    They depend on the shapes of the task alone: neither the sites nor the hyperparameters of the fit are known yet.
+    """
+    prior, problem = task.prior, task.problem
+    hyperpriors = task.learning.hyperpriors if task.learning.learn_prior else None
+    shape = (prior.n_parts, len(problem.valid))
+    sites: Any = jax.tree.map(np.asarray, zero_sites(prior.n_utilities, shape[1]))
+    model = _model_at(hyperprior_alone(prior, problem, hyperpriors), sites, problem, task.rate, 0.0)
+    chain = first_chain(np.random.default_rng(0), shape, model.approximation.n_learned)
+    count, key = np.asarray(0, np.int32), jax.random.key_data(jax.random.key(0))
+    yield lambda: advance.prepare(chain, key, count, count, count, np.asarray(False), model, hyperpriors)
+    yield lambda: prepare_slope(prior, sites, problem, hyperpriors)
+    yield lambda: _duals.prepare(chain.hyper, np.zeros((BLOCK, *shape)), model)
 
 
 def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posterior:

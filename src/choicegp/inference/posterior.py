@@ -23,7 +23,7 @@ from choicegp.compute.programs import program
 from choicegp.data.packing import padded_size
 from choicegp.inference.expectation import SharedCovariance, expected_log_likelihood, marginals
 from choicegp.inference.problem import Problem
-from choicegp.inference.sites import Sites
+from choicegp.inference.sites import Sites, gram, seen_through
 from choicegp.model.prior import Objects, UtilityPrior
 
 FIRST_JITTER = 1e-9
@@ -99,7 +99,7 @@ def condition(factor: Factor, sites: Sites) -> GaussianMoments:
     def one(args: tuple[Array, Array, Array]) -> GaussianMoments:
         root, precision, linear = args
         half, b_root = half_covariance(root, precision)
-        covariance = half.T @ half
+        covariance = gram(half)
         mean = covariance @ linear
         dual = linear - precision @ mean  # (K^-1 + Λ) m = η
         # tr(K^-1 S) - t = -tr(Λ S)
@@ -111,7 +111,7 @@ def condition(factor: Factor, sites: Sites) -> GaussianMoments:
 
 def half_covariance(root: Array, precision: Array) -> tuple[Array, Array]:
     """W with W^T W = (K^-1 + Λ)^-1, and the Cholesky factor of B = I + L^T Λ L."""
-    b_root = jnp.linalg.cholesky(jnp.eye(root.shape[0]) + root.T @ (precision @ root))
+    b_root = jnp.linalg.cholesky(jnp.eye(root.shape[0]) + seen_through(root, precision))
     return solve_triangular(b_root, root.T, lower=True), b_root
 
 
@@ -127,7 +127,7 @@ def _condition_with_shared(factor: Factor, sites: Sites) -> GaussianMoments:
         through = half @ precision
         # What the sites of u_i say about f_0, with f_i integrated out.
         pulled = linear - through.T @ (half @ linear)
-        return half, precision - through.T @ through, pulled, half_log_det(b_root), jnp.sum(through * half)
+        return half, precision - gram(through), pulled, half_log_det(b_root), jnp.sum(through * half)
 
     halves, gain, pulled, log_dets, of_own = jax.lax.map(own, (factor.root[1:], sites.precision, sites.linear))
     half, b_root = half_covariance(factor.root[0], jnp.sum(gain, axis=0))
@@ -158,7 +158,7 @@ def gains(moments: GaussianMoments, sites: Sites) -> Array:
     gain, taken = (
         jnp.concatenate([jnp.sum(own, axis=0, keepdims=True), own]) for own in (moments.gain, moments.shared_gain)
     )
-    return jax.lax.map(lambda args: args[0] - args[1].T @ args[1], (gain, taken))
+    return jax.lax.map(lambda args: args[0] - gram(args[1]), (gain, taken))
 
 
 class Draws(NamedTuple):
@@ -265,7 +265,7 @@ def _squares_of(draws: Draws, shown: Objects, objects: Objects) -> tuple[Array, 
 def gain_of(half: Array, precision: Array) -> Array:
     """Λ - Λ S Λ for one utility, from S = W^T W."""
     through = half @ precision
-    return precision - through.T @ through
+    return precision - gram(through)
 
 
 class Conclusion(NamedTuple):

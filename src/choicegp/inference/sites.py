@@ -16,7 +16,7 @@ from choicegp.inference.problem import Problem, SetBatch
 from choicegp.model.derivatives import ExpectedDerivatives
 
 _MOST_NEIGHBOURS = 8  # an eighth of the objects: with more neighbours, a plain product of matrices is faster
-
+_WHOLE = 400  # order up to which a product of matrices is made at once
 _CACHED = 64  # rows that are multiplied at a time
 _AT_ONCE = 8  # neighbours whose products are added at a time: a sum that is written once for all of them
 
@@ -127,6 +127,39 @@ def neighbours(problem: Problem) -> Neighbours:
     return Neighbours(
         columns.reshape(t, width), tuple(place[np.searchsorted(found, own)].astype(np.int32) for own in pairs)
     )
+
+
+def turned(matrix: Array) -> Array:
+    """Return the transpose, by rows: on a CPU, products that read the matrix by columns instead take twice as long."""
+    return jax.lax.optimization_barrier(matrix.T)
+
+
+def gram(matrix: Array) -> Array:
+    """Return A^T A; of a large matrix the half that is different from the rest."""
+    return _gram_of_rows(turned(matrix))
+
+
+def _gram_of_rows(rows: Array) -> Array:
+    n = len(rows)
+    if n <= _WHOLE:
+        return rows @ rows.T
+    first, second = rows[: n // 2], rows[n // 2 :]
+    return _symmetric(_gram_of_rows(first), second @ first.T, _gram_of_rows(second))
+
+
+def seen_through(root: Array, precision: Array) -> Array:
+    """Return L^T Λ L, L lower triangular; of large matrices, no product with zeros or of what is known by symmetry."""
+    n = len(root)
+    if n <= _WHOLE:
+        return turned(root) @ (precision @ root)
+    half, by_rows = n // 2, turned(root)
+    left = precision @ root[:, :half]
+    rest = seen_through(root[half:, half:], precision[half:, half:])
+    return _symmetric(by_rows[:half] @ left, by_rows[half:, half:] @ left[half:], rest)
+
+
+def _symmetric(first: Array, below: Array, second: Array) -> Array:
+    return jnp.concatenate([jnp.concatenate([first, below.T], 1), jnp.concatenate([below, second], 1)])
 
 
 def psd_part(curvature: Array) -> Array:

@@ -1,9 +1,11 @@
 """The search for the number of utilities: fits of 1, 2, ... of them, each from several kinds of starts."""
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from choicegp.compute.devices import computing
+from choicegp.compute.devices import computing, with_settings_of_this_thread
 from choicegp.compute.progress import Clock
 from choicegp.data.choices import ChoiceData
 from choicegp.fitting.fit import fit_posterior
@@ -62,21 +64,24 @@ class Search(NamedTuple):
             Receives each number before its turn.
         """
         found = self._finished(most)
-        annealed = self._annealed_fits(len(found) + 1, most, n_jobs)
-        for d in range(len(found) + 1, most + 1):
-            if is_over(found):
-                break
-            say(d)
-            found[d] = self._scored(self._grown(next(annealed), found.get(d - 1)), n_jobs)
-            if d > 2 and found[d].result.elpd > found[d - 1].result.elpd:
-                # Perhaps one utility less would do as well, and its fit was left in a worse optimum.
-                found[d - 1] = self._scored(self._again(found[d - 1], found[d], "shrunk"), n_jobs)
-            if not self._has_people:
-                self.keeper.keep("finished", tuple(map(_kept, found.values())))
-                for start, number in (("annealed", d), ("grown", d), ("shrunk", d - 1)):
-                    self._part(start, number).forget()
-            if self.clock.is_up:
-                break
+        with self._upcoming(len(found) + 1, most, n_jobs) as upcoming:
+            for d in range(len(found) + 1, most + 1):
+                if is_over(found):
+                    break
+                say(d)
+                fitted = upcoming.fit(d, found.get(d - 1))
+                if d < most and not _may_be_last(found):
+                    upcoming.begin(d + 1, fitted)
+                found[d] = self._scored(fitted, n_jobs)
+                if d > 2 and found[d].result.elpd > found[d - 1].result.elpd:
+                    # Perhaps one utility less would do as well, and its fit was left in a worse optimum.
+                    found[d - 1] = self._scored(self._again(found[d - 1], found[d], "shrunk"), n_jobs)
+                if not self._has_people:
+                    self.keeper.keep("finished", tuple(map(_kept, found.values())))
+                    for start, number in (("annealed", d), ("grown", d), ("shrunk", d - 1)):
+                        self._part(start, number).forget()
+                if self.clock.is_up:
+                    break
         return found
 
     @property
@@ -110,16 +115,18 @@ class Search(NamedTuple):
             return None
         return {d: found[d].fitted for d in numbers}
 
-    def _annealed_fits(self, least: int, most: int, n_jobs: int) -> Iterator[Fitted]:
-        """Yield the fits of ``least`` utilities and more, of which ``n_jobs`` at a time run in parallel."""
-        from joblib import Parallel, delayed
-
-        # Threads share the compiled programs, and compiling and fitting both let other threads run.  Every fit that is
-        # begun is waited for: one left behind would continue in the background.
-        with Parallel(n_jobs, prefer="threads") as run:
-            for first in range(least, most + 1, n_jobs):
-                numbers = range(first, min(first + n_jobs, most + 1))
-                yield from run(delayed(self._annealed)(d) for d in numbers)
+    @contextlib.contextmanager
+    def _upcoming(self, first: int, most: int, n_jobs: int) -> Iterator["_Upcoming"]:
+        """Yield the fits from a number on; in the end those that nobody has asked for are interrupted."""
+        # Threads share the compiled programs, and compiling and fitting both let other threads run.
+        clock = self.clock.of_another_thread()
+        with ThreadPoolExecutor(n_jobs) as pool:
+            try:
+                yield _Upcoming(self._replace(clock=clock), first, most, n_jobs, pool)
+            finally:
+                # A fit that is begun is waited for: one left behind would continue in the background.
+                clock.end()
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _annealed(self, n_utilities: int) -> Fitted:
         options = self.options._replace(n_utilities=n_utilities)
@@ -158,6 +165,38 @@ class Search(NamedTuple):
         return found._replace(loo=loo, seconds=found.seconds + clock.seconds)
 
 
+class _Upcoming:
+    """The fits of a search: where several may run, other threads make the next ones while this one does other work."""
+
+    def __init__(self, search: Search, first: int, most: int, n_jobs: int, pool: ThreadPoolExecutor) -> None:
+        self._search, self._most, self._n_ahead, self._pool = search, most, n_jobs - 1, pool
+        self._annealed: dict[int, Future[Fitted]] = {}
+        self._grown: dict[int, Future[Candidate]] = {}
+        self._anneal(first, first + self._n_ahead)
+
+    def begin(self, d: int, before: Candidate) -> None:
+        """Begin the fit of a number; the one before it is known."""
+        self._anneal(d, d)
+        if self._n_ahead:
+            self._grown[d] = self._pool.submit(with_settings_of_this_thread(self._fitted), d, before)
+        self._anneal(d + 1, d + self._n_ahead)
+
+    def fit(self, d: int, before: Candidate | None) -> Candidate:
+        """Return the fit of a number, when it is there."""
+        return self._grown.pop(d).result() if d in self._grown else self._fitted(d, before)
+
+    def _anneal(self, first: int, last: int) -> None:
+        """Begin the annealed fits of some numbers."""
+        for d in range(first, min(last, self._most) + 1):
+            if self._n_ahead and d not in self._annealed:
+                self._annealed[d] = self._pool.submit(with_settings_of_this_thread(self._search._annealed), d)
+
+    def _fitted(self, d: int, before: Candidate | None) -> Candidate:
+        # An annealed fit that was begun has a thread before those that wait for it: it comes to its end.
+        annealed = self._annealed[d].result() if d in self._annealed else self._search._annealed(d)
+        return self._search._grown(annealed, before)
+
+
 def _kept(candidate: Candidate) -> tuple:
     """Return what a checkpoint keeps: the data, and what follows from them and the options, are there."""
     return tuple(candidate.fitted[:5]), *candidate[1:]
@@ -165,8 +204,16 @@ def _kept(candidate: Candidate) -> tuple:
 
 def is_over(found: dict[int, Candidate]) -> bool:
     """Whether the last numbers are all clearly worse than the best."""
-    if len(found) <= PATIENCE:
-        return False
+    return len(found) > PATIENCE and _n_worse(found) >= PATIENCE
+
+
+def _may_be_last(found: dict[int, Candidate]) -> bool:
+    """Whether the search is over if one number more is clearly worse than the best."""
+    return len(found) >= PATIENCE and _n_worse(found) >= PATIENCE - 1
+
+
+def _n_worse(found: dict[int, Candidate]) -> int:
+    """Count the last numbers in a row that are clearly worse than the best."""
     differences = differences_to_best({d: candidate.result for d, candidate in found.items()})
-    last = [differences[d] for d in sorted(found)[-PATIENCE:]]
-    return all(-difference.elpd > difference.se for difference in last)
+    clear = [-differences[d].elpd > differences[d].se for d in sorted(found, reverse=True)]
+    return [*clear, False].index(False)
