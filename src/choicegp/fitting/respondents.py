@@ -180,21 +180,27 @@ def _inferred(task: Task, objects: Objects, answers: StudyAnswers, n_people: int
         inference = StudyInference(task, study, before, alone=alone, n_restarts=n_restarts, spread=spread)
         found = infer_study(inference)
         if not alone and n_people <= _MANY_PEOPLE:
-            found = _restarted(inference, found)
+            found = started_anew(inference, found)
         return _Fit(task, study, found)
 
 
-def _restarted(inference: StudyInference, found: InferredStudy) -> InferredStudy:
+def started_anew(inference: StudyInference, found: InferredStudy, rounds: int = _ROUNDS) -> InferredStudy:
     """Start each person anew, with the population and the hyperparameters that were found, while that gains much."""
-    for number in range(_ROUNDS):
+    for number in range(rounds):
         task = inference.task
         if task.watch.is_up:
             break
         watch = task.watch.part(f"people again {number + 1}", task.prior.kernels)
         task = task._replace(watch=watch, seed=task.seed + 1000 * (number + 1))
-        later = infer_study(
-            StudyInference(task, inference.study, found, n_restarts=inference.n_restarts, spread=inference.spread)
+        again = StudyInference(
+            task,
+            inference.study,
+            found,
+            alone=inference.alone,
+            n_restarts=inference.n_restarts,
+            spread=inference.spread,
         )
+        later = infer_study(again)
         gained = later.elbo - found.elbo
         if gained > 0.0:
             found = later._replace(trace=np.concatenate([found.trace, later.trace]), n_annealing=found.n_annealing)
