@@ -46,9 +46,8 @@ class StudyPrior(eqx.Module):
     @classmethod
     def around(cls, population: UtilityPrior, *, ratio: float = 1.0, alone: bool = False) -> "StudyPrior":
         """Give all parts of a population's prior the same ratio."""
-        first = np.log(ratio)
-        ratio, threshold = np.full(population.n_parts, first), population.log_threshold_variance
-        return cls(population, ratio, None if threshold is None else np.asarray(threshold) + first, alone)
+        first, threshold = np.log(ratio), population.log_threshold_variance
+        return cls(population, np.full(population.n_parts, first), None if threshold is None else np.asarray(threshold) + first, alone)
 
     @property
     def n_parts(self) -> int:
