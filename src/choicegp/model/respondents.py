@@ -47,7 +47,12 @@ class StudyPrior(eqx.Module):
     def around(cls, population: UtilityPrior, *, ratio: float = 1.0, alone: bool = False) -> "StudyPrior":
         """Give all parts of a population's prior the same ratio."""
         first, threshold = np.log(ratio), population.log_threshold_variance
-        return cls(population, np.full(population.n_parts, first), None if threshold is None else np.asarray(threshold) + first, alone)
+        return cls(
+            population,
+            np.full(population.n_parts, first),
+            None if threshold is None else np.asarray(threshold) + first,
+            alone,
+        )
 
     @property
     def n_parts(self) -> int:
