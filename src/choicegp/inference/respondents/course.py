@@ -39,8 +39,9 @@ from choicegp.model.respondents import FIRST_RATIOS, StudyPrior
 N_POINTS = 16
 SCORE_POINTS = 128
 _RATE = 0.3  # of Adam, in log hyperparameters
-# One program anneals people and makes the first sites of people of whom nothing is known but the population.
-_ANNEALED = Moves(ANNEALING[0], np.full(len(ANNEALING[0]), 0.5), np.asarray(len(ANNEALING[0])))
+# One program anneals people and makes the first sites of people of whom nothing is known but the population.  People
+# who start anew keep more of their differences: from small weights most of them come back to where they were.
+_ANNEALED, _ANEW = (Moves(weights, np.full(len(weights), 0.5), np.asarray(len(weights))) for weights in ANNEALING)
 _FIRST = Moves(np.ones(len(ANNEALING[0])), np.ones(len(ANNEALING[0])), np.asarray(1))
 
 
@@ -113,7 +114,8 @@ class StudyInference(AnnealedInference):
         course = super().begin()
         if not self.n_restarts or self.alone:
             return course
-        if self.before is not None and not isinstance(self.before, InferredStudy):
+        anew = isinstance(self.before, InferredStudy)
+        if self.before is not None and not anew:
             course = self.step(course)  # everyone is the population still
         state = course.state
         population = population_of_sites(state.prior, self.study, state.sites)
@@ -122,7 +124,8 @@ class StudyInference(AnnealedInference):
             if self.task.watch.is_up:
                 break
             first = self._random_people(state.sites.people, np.random.default_rng([self.task.seed, 31, number]))
-            given = state.prior, self.study, first, population, self.normals, _ANNEALED, state.lapse
+            moves = _ANEW if anew else _ANNEALED
+            given = state.prior, self.study, first, population, self.normals, moves, state.lapse
             sites = StudySites(moved_people(*given), state.sites.population)
             tried.append((self._scores(state._replace(sites=sites), population, self.normals), sites.people))
         sites = StudySites(_best_of_each(tried), state.sites.population)
