@@ -29,7 +29,7 @@ MOST_POINTS = 160  # at which the population's utilities are represented
 _FIRST_PEOPLE = 48  # fitted from annealed starts, where there are clearly more; from 24 the bound was 8 nats worse
 _STARTS = 10  # of four, the best one was missed (28 nats of 461) on one of two seeds
 _PERSON_STARTS, _MANY_PEOPLE = 3, 200  # random starts of each person; of many people one
-_ROUNDS, _WORTH_A_ROUND = 5, 1.0  # how often people start anew at most, and the gain in nats after which they do again
+_ROUNDS, _WORTH_A_ROUND = 12, 1.0  # how often people start anew at most, and the gain in nats after which they do again
 _AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
 PLUG_IN_PEOPLE = (
     "Gaussian utilities of each person and of the population, at the most probable hyperparameters: intervals are too "
