@@ -23,13 +23,18 @@ from choicegp.compute.devices import computing, linear_algebra_for
 from choicegp.compute.progress import Clock
 from choicegp.fitting import adapting
 from choicegp.fitting.options import FitOptions
-from choicegp.fitting.respondents import gathered, infer_study, numbered_respondents, posterior_of
+from choicegp.fitting.respondents import gathered, infer_study, numbered_respondents, posterior_of, started_anew
 from choicegp.inference.driver import Learning, Task, Watch
-from choicegp.inference.respondents.course import StudyInference
+from choicegp.inference.respondents.course import InferredStudy, StudyInference
 from choicegp.inference.respondents.posterior import CrowdSites
 from choicegp.inference.respondents.steps import Population
 from choicegp.inference.respondents.study import Known, studied
 from choicegp.inference.sites import Sites
+
+
+def anew(inference: StudyInference) -> InferredStudy:
+    """Let people start anew twice, given what they have said about the population."""
+    return started_anew(inference, infer_study(inference), 2)
 
 
 def joint(model: ChoiceGP, prior: Any, data: ChoiceData, *, learn: bool, n_restarts: int) -> ChoiceGP:
@@ -96,9 +101,9 @@ def models(train: ChoiceData, fresh: ChoiceData, seed: int) -> Iterator[tuple[st
     both, known = ChoiceData.concat([train, fresh]), model.fitted_.study
     assert known is not None
     yield "adapt", model.adapt(fresh)
-    rounds, adapting._ROUNDS = adapting._ROUNDS, 2
+    adapting.infer_study = anew
     again = model.adapt(fresh)
-    adapting._ROUNDS = rounds
+    adapting.infer_study = infer_study
     yield "adapt, people again", again
     whole = ChoiceGP(2, respondents="hierarchical", random_state=seed, **OPTIONS).fit(both)
     found = whole.fitted_.study

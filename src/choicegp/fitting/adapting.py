@@ -10,14 +10,7 @@ from choicegp.data.choices import ChoiceData
 from choicegp.data.packing import padded_size
 from choicegp.fitting.options import FitOptions
 from choicegp.fitting.record import Fitted
-from choicegp.fitting.respondents import (
-    PLUG_IN_PEOPLE,
-    gathered,
-    infer_study,
-    numbered_respondents,
-    posterior_of,
-    started_anew,
-)
+from choicegp.fitting.respondents import PLUG_IN_PEOPLE, gathered, infer_study, numbered_respondents, posterior_of
 from choicegp.inference.driver import Learning, Task, Watch
 from choicegp.inference.respondents.course import InferredStudy, StudyInference
 from choicegp.inference.respondents.posterior import CrowdSites, StudyPosterior, population_elsewhere
@@ -26,7 +19,7 @@ from choicegp.inference.respondents.study import Known, Study, StudyAnswers, stu
 from choicegp.inference.sites import Sites
 from choicegp.model.prior import THRESHOLD, Objects
 
-_STEPS, _STARTS, _ROUNDS = 60, 3, 0
+_STEPS, _STARTS = 60, 3
 
 
 def adapted(fitted: Fitted, data: ChoiceData, options: FitOptions, clock: Clock) -> Fitted:
@@ -133,9 +126,7 @@ def _learned(
     )  # fmt: skip
     with linear_algebra_for(len(study.known.linear)):
         start = before.prior, population_of(study.known)
-        inference = StudyInference(task, study, start, alone=before.prior.alone, n_restarts=n_restarts)
-        found = infer_study(inference)
-        return started_anew(inference, found, _ROUNDS) if n_restarts else found
+        return infer_study(StudyInference(task, study, start, alone=before.prior.alone, n_restarts=n_restarts))
 
 
 def learned_by(fitted: Fitted, data: ChoiceData, known: Known, left_out: int) -> StudyPosterior:
