@@ -2,15 +2,17 @@
 
 50 people with 5 sets, then 25 further ones, as in the protocol of `respondents.py`; exact accuracy and log score on 10
 test sets of each of the 25, and the bound.  "joint": everyone again, from the population that `adapt` is given, with
-the hyperparameters held or learned; "learned" is what a whole fit does after its first people.  "adapt, to the whole
+the hyperparameters held or learned; "learned" is what a whole fit does after its first people.  "people again": the new
+people start anew twice, given what they have said about the population.  "adapt, to the whole
 without them": what 25 people say is taken out of a whole fit, and learned again.
 
-python studies/adapting.py [--seeds 2] [--first 200] [--between 0.2 0.5 0.8]
+python studies/adapting.py [--seeds 2] [--first 200] [--between 0.2 0.5 0.8] [--rows 3]
 """
 
 import argparse
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,13 +23,18 @@ from choicegp.compute.devices import computing, linear_algebra_for
 from choicegp.compute.progress import Clock
 from choicegp.fitting import adapting
 from choicegp.fitting.options import FitOptions
-from choicegp.fitting.respondents import gathered, infer_study, numbered_respondents, posterior_of
+from choicegp.fitting.respondents import gathered, infer_study, numbered_respondents, posterior_of, started_anew
 from choicegp.inference.driver import Learning, Task, Watch
-from choicegp.inference.respondents.course import StudyInference
+from choicegp.inference.respondents.course import InferredStudy, StudyInference
 from choicegp.inference.respondents.posterior import CrowdSites
 from choicegp.inference.respondents.steps import Population
 from choicegp.inference.respondents.study import Known, studied
 from choicegp.inference.sites import Sites
+
+
+def anew(inference: StudyInference) -> InferredStudy:
+    """Let people start anew twice, given what they have said about the population."""
+    return started_anew(inference, infer_study(inference), 2)
 
 
 def joint(model: ChoiceGP, prior: Any, data: ChoiceData, *, learn: bool, n_restarts: int) -> ChoiceGP:
@@ -94,11 +101,15 @@ def models(train: ChoiceData, fresh: ChoiceData, seed: int) -> Iterator[tuple[st
     both, known = ChoiceData.concat([train, fresh]), model.fitted_.study
     assert known is not None
     yield "adapt", model.adapt(fresh)
-    yield "joint, learned", joint(model, known.prior, both, learn=True, n_restarts=3)
+    adapting.infer_study = anew
+    again = model.adapt(fresh)
+    adapting.infer_study = infer_study
+    yield "adapt, people again", again
     whole = ChoiceGP(2, respondents="hierarchical", random_state=seed, **OPTIONS).fit(both)
     found = whole.fitted_.study
     assert found is not None
     yield "whole", whole
+    yield "joint, learned", joint(model, known.prior, both, learn=True, n_restarts=3)
     yield "adapt, to the whole without them", before_them(whole, fresh).adapt(fresh)
     yield "adapt, prior of the whole", at_prior(model, found.prior).adapt(fresh)
     yield "joint, held", joint(model, known.prior, both, learn=False, n_restarts=3)
@@ -111,6 +122,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first", type=int, default=200)
     parser.add_argument("--between", type=float, nargs="+", default=[0.2, 0.5, 0.8])
+    parser.add_argument("--rows", type=int, help="the first of the models alone")
     options = parser.parse_args()
     for seed in range(options.first, options.first + options.seeds):
         for between in options.between:
@@ -119,7 +131,7 @@ def main() -> None:
             fresh, unseen = parts(study, 5, 50, 75)
             began = time.perf_counter()
             with computing():
-                for name, model in models(train, fresh, seed):
+                for name, model in islice(models(train, fresh, seed), options.rows):
                     right, logs = scores(model, unseen)
                     print(f"| {seed} | {between} | {name} | {right:.3f} | {logs:.3f} | {model.elbo_:.1f} | "
                           f"{time.perf_counter() - began:.0f} s |", flush=True)  # fmt: skip

@@ -158,6 +158,12 @@ def test_a_threshold_is_each_persons_own():
     [
         ({"respondents": "each"}, "respondents must be 'pooled', 'individual'"),
         ({"respondents": "hierarchical", "inference": "sparse"}, "does not work with inference='sparse'"),
+        (
+            {"respondents": "hierarchical", "monotone": {"x0": 1}},
+            "monotone does not work with respondents='hierarchical'",
+        ),
+        ({"respondents": "auto", "monotone": {"x0": 1}}, "monotone does not work with respondents='auto'"),
+        ({"respondents": "auto", "inference": "sparse"}, "respondents='auto' does not work with inference='sparse'"),
         ({"respondents": "auto", "n_utilities": "auto"}, "not chosen together: pass respondents='hierarchical'"),
     ],
 )

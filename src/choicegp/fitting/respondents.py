@@ -29,6 +29,7 @@ MOST_POINTS = 160  # at which the population's utilities are represented
 _FIRST_PEOPLE = 48  # fitted from annealed starts, where there are clearly more; from 24 the bound was 8 nats worse
 _STARTS = 10  # of four, the best one was missed (28 nats of 461) on one of two seeds
 _PERSON_STARTS, _MANY_PEOPLE = 3, 200  # random starts of each person; of many people one
+_ROUNDS, _WORTH_A_ROUND = 12, 1.0  # how often people start anew at most, and the gain in nats after which they do again
 _AGAINST_EFFECTS = 5.0  # nats of the bound by which a fit without object effects must be better
 PLUG_IN_PEOPLE = (
     "Gaussian utilities of each person and of the population, at the most probable hyperparameters: intervals are too "
@@ -177,7 +178,35 @@ def _inferred(task: Task, objects: Objects, answers: StudyAnswers, n_people: int
         n_restarts = _PERSON_STARTS if n_people <= _MANY_PEOPLE else 1
         task = task._replace(watch=task.watch.part("all people", task.prior.kernels))
         inference = StudyInference(task, study, before, alone=alone, n_restarts=n_restarts, spread=spread)
-        return _Fit(task, study, infer_study(inference))
+        found = infer_study(inference)
+        if not alone and n_people <= _MANY_PEOPLE:
+            found = started_anew(inference, found)
+        return _Fit(task, study, found)
+
+
+def started_anew(inference: StudyInference, found: InferredStudy, rounds: int = _ROUNDS) -> InferredStudy:
+    """Start each person anew, with the population and the hyperparameters that were found, while that gains much."""
+    for number in range(rounds):
+        task = inference.task
+        if task.watch.is_up:
+            break
+        watch = task.watch.part(f"people again {number + 1}", task.prior.kernels)
+        task = task._replace(watch=watch, seed=task.seed + 1000 * (number + 1))
+        again = StudyInference(
+            task,
+            inference.study,
+            found,
+            alone=inference.alone,
+            n_restarts=inference.n_restarts,
+            spread=inference.spread,
+        )
+        later = infer_study(again)
+        gained = later.elbo - found.elbo
+        if gained > 0.0:
+            found = later._replace(trace=np.concatenate([found.trace, later.trace]), n_annealing=found.n_annealing)
+        if gained < _WORTH_A_ROUND:
+            break
+    return found
 
 
 def infer_study(inference: StudyInference) -> InferredStudy:

@@ -19,7 +19,8 @@ from jaxtyping import Float
 from choicegp.model.prior import THRESHOLD, Objects, UtilityPrior
 from choicegp.model.shapes import AnyArray
 
-FIRST_RATIO = 0.5
+FIRST_RATIOS = (0.5, 4.0)
+"""Smallest and largest variance between people, in units of the population's, at which a fit starts."""
 
 
 class StudyPrior(eqx.Module):
@@ -43,11 +44,15 @@ class StudyPrior(eqx.Module):
     alone: bool = eqx.field(static=True, default=False)
 
     @classmethod
-    def around(cls, population: UtilityPrior, *, alone: bool = False) -> "StudyPrior":
-        """Give the parts of a population's prior the ratio at which a fit starts."""
-        first = 0.0 if alone else np.log(FIRST_RATIO)
-        ratio, threshold = np.full(population.n_parts, first), population.log_threshold_variance
-        return cls(population, ratio, None if threshold is None else np.asarray(threshold) + first, alone)
+    def around(cls, population: UtilityPrior, *, ratio: float = 1.0, alone: bool = False) -> "StudyPrior":
+        """Give all parts of a population's prior the same ratio."""
+        first, threshold = np.log(ratio), population.log_threshold_variance
+        return cls(
+            population,
+            np.full(population.n_parts, first),
+            None if threshold is None else np.asarray(threshold) + first,
+            alone,
+        )
 
     @property
     def n_parts(self) -> int:

@@ -5,21 +5,50 @@ import numpy as np
 import pytest
 
 from choicegp import ChoiceGP, datasets
+from choicegp.fitting import respondents as fitting
 from choicegp.inference.respondents.course import StudyInference
 
 OPTIONS = {"respondents": "hierarchical", "object_effects": False, "intervals": "none", "n_restarts": 1}
 
 
-def test_what_a_persons_utilities_are_called_where_she_starts_changes_nothing(monkeypatch):
+@pytest.fixture(scope="module")
+def halves():
     data = datasets.many_people(6, 10, 0.3, 1, n_objects=12).data
     number = np.arange(len(data)) % 10
-    train, test = (data.take(np.flatnonzero(part)) for part in (number < 8, number >= 8))
-    expected = ChoiceGP(2, progress=False, **OPTIONS).fit(train)
+    return data.take(np.flatnonzero(number < 8)), data.take(np.flatnonzero(number >= 8))
+
+
+@pytest.fixture(scope="module")
+def expected(halves):
+    return ChoiceGP(2, progress=False, **OPTIONS).fit(halves[0])
+
+
+def test_people_start_anew_while_that_gains_much(halves, expected, monkeypatch):
+    infer, bounds = fitting.infer_study, []
+
+    def noted(inference):
+        found = infer(inference)
+        bounds.append(found.elbo)
+        return found
+
+    monkeypatch.setattr(fitting, "infer_study", noted)
+    found = ChoiceGP(2, progress=False, **OPTIONS).fit(halves[0])
+    assert found.elbo_ == expected.elbo_ == max(bounds)
+    assert len(bounds) > 1
+    assert np.all(np.diff(bounds)[:-1] >= fitting._WORTH_A_ROUND)
+    result = found.fit_result_
+    assert result.n_iter == len(result.elbo_trace) > result.n_annealing > 0
+
+
+def test_what_a_persons_utilities_are_called_where_she_starts_changes_nothing(halves, expected, monkeypatch):
+    train, test = halves
     begin, moved = StudyInference.begin, []
 
     def exchanged(self):
         """Begin as ever, but exchange the utilities of the third person."""
         course = begin(self)
+        if self.before is not None:
+            return course  # she has started before
 
         def of_person(leaf):
             leaf = np.array(leaf)

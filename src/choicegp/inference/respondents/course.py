@@ -34,13 +34,14 @@ from choicegp.inference.respondents.study import Crowd, Study
 from choicegp.inference.sites import Sites
 from choicegp.inference.starts import ANNEALING
 from choicegp.model.prior import UtilityPrior
-from choicegp.model.respondents import StudyPrior
+from choicegp.model.respondents import FIRST_RATIOS, StudyPrior
 
 N_POINTS = 16
 SCORE_POINTS = 128
 _RATE = 0.3  # of Adam, in log hyperparameters
-# One program anneals people and makes the first sites of people of whom nothing is known but the population.
-_ANNEALED = Moves(ANNEALING[0], np.full(len(ANNEALING[0]), 0.5), np.asarray(len(ANNEALING[0])))
+# One program anneals people and makes the first sites of people of whom nothing is known but the population.  People
+# who start anew keep more of their differences: from small weights most of them come back to where they were.
+_ANNEALED, _ANEW = (Moves(weights, np.full(len(weights), 0.5), np.asarray(len(weights))) for weights in ANNEALING)
 _FIRST = Moves(np.ones(len(ANNEALING[0])), np.ones(len(ANNEALING[0])), np.asarray(1))
 
 
@@ -61,16 +62,17 @@ class InferredStudy(NamedTuple):
 class StudyInference(AnnealedInference):
     """Annealed starts, and one long run of the best, for all people of a study.
 
-    The task's ``prior`` is the population's; ``before`` is where everyone starts, instead of at annealed starts;
-    ``alone`` says that people have nothing in common but the hyperparameters; ``n_restarts`` is the number of random
-    starts of each person, given the population.  People who differ much have optima of their own (measured on 50 people
-    with 5 sets and 0.8 of the variance between them: without such starts, fits of each alone predicted better);
-    ``spread`` divides the people of each chunk among several devices, for which the study was made.
+    The task's ``prior`` is the population's; ``before`` is where everyone starts, instead of at annealed starts: at a
+    population, or where an earlier inference of the same study ended; ``alone`` says that people have nothing in common
+    but the hyperparameters; ``n_restarts`` is the number of random starts of each person, given the population.  People
+    who differ much have optima of their own (measured on 50 people with 5 sets and 0.8 of the variance between them:
+    without such starts, fits of each alone predicted better); ``spread`` divides the people of each chunk among several
+    devices, for which the study was made.
     """
 
     def __init__(
-        self, task: Task, study: Study, before: tuple[StudyPrior, Population] | None = None, *, alone: bool = False,
-        n_restarts: int = 0, spread: Spread | None = None,
+        self, task: Task, study: Study, before: tuple[StudyPrior, Population] | InferredStudy | None = None, *,
+        alone: bool = False, n_restarts: int = 0, spread: Spread | None = None,
     ) -> None:  # fmt: skip
         super().__init__(task)
         self.before, self.alone, self.n_restarts = before, alone, n_restarts
@@ -79,9 +81,13 @@ class StudyInference(AnnealedInference):
         (self.normals,) = self._normals(N_POINTS, task.seed)
 
     def warm_state(self) -> StudyState | None:
-        """Return the state in which everyone is as the population that is known."""
+        """Return the state in which everyone is as a known population, or where an earlier inference ended."""
         if self.before is None:
             return None
+        if isinstance(self.before, InferredStudy):
+            found, nothing = self.before, np.zeros(self.before.population.mean.shape)
+            sites = StudySites(found.sites, nothing)  # type: ignore[arg-type]
+            return self._state(found.prior, sites, rate=0.3 * _RATE)._replace(lapse=found.lapse)
         prior, population = self.before
         people = blank_sites(self.study, prior.n_utilities, population.mean).people
         people = moved_people(prior, self.study, people, population, self.normals, _FIRST, self.task.rate)
@@ -98,14 +104,18 @@ class StudyInference(AnnealedInference):
         if self.alone:
             # Nobody starts at a population: everyone has random utilities of her own.
             sites = StudySites(self._random_people(sites.people, rng), sites.population)
-        return self._state(StudyPrior.around(prior, alone=self.alone), sites)
+            return self._state(StudyPrior.around(prior, alone=True), sites)
+        # How much people differ at first decides which optimum is found.
+        ratio = float(np.exp(rng.uniform(*np.log(FIRST_RATIOS))))
+        return self._state(StudyPrior.around(prior, ratio=ratio), sites)
 
     def begin(self) -> Course:
         """Return the best start, and from there the best of a few starts of each person."""
         course = super().begin()
         if not self.n_restarts or self.alone:
             return course
-        if self.before is not None:
+        anew = isinstance(self.before, InferredStudy)
+        if self.before is not None and not anew:
             course = self.step(course)  # everyone is the population still
         state = course.state
         population = population_of_sites(state.prior, self.study, state.sites)
@@ -114,7 +124,8 @@ class StudyInference(AnnealedInference):
             if self.task.watch.is_up:
                 break
             first = self._random_people(state.sites.people, np.random.default_rng([self.task.seed, 31, number]))
-            given = state.prior, self.study, first, population, self.normals, _ANNEALED, state.lapse
+            moves = _ANEW if anew else _ANNEALED
+            given = state.prior, self.study, first, population, self.normals, moves, state.lapse
             sites = StudySites(moved_people(*given), state.sites.population)
             tried.append((self._scores(state._replace(sites=sites), population, self.normals), sites.people))
         sites = StudySites(_best_of_each(tried), state.sites.population)
