@@ -208,7 +208,7 @@ def test_whether_answers_are_free_of_errors_does_not_depend_on_the_scale_of_weig
     said = float(log_likelihood(mean, problem, None)) / problem.n_sets
     for limit, expected in ((said - 0.01, True), (said + 0.01, False)):
         monkeypatch.setattr(intervals, "_SAYS_ALL", limit)
-        assert intervals._has_many_modes(task_of(fit, problem._replace(batches=batches)), fit) is expected
+        assert intervals.may_have_modes(task_of(fit, problem._replace(batches=batches)), fit) is expected
 
 
 @pytest.fixture

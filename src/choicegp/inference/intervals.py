@@ -70,7 +70,7 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
 
     With a time limit, the dense fit comes first; chains that it ends while they warm up are not used.
     """
-    if not _has_many_modes(task, before):
+    if not may_have_modes(task, before):
         return _made(task, [before])
     found, words = _made(task, _modes(task, before))
     return found._replace(notes=(*found.notes, MANY_MODES)), words
@@ -123,7 +123,7 @@ def _modes(task: Task, before: Inferred) -> list[Inferred]:
     return [fits[place] for place in places] if len(set(places)) > 1 else fits[:1]
 
 
-def _has_many_modes(task: Task, before: Inferred) -> bool:
+def may_have_modes(task: Task, before: Inferred) -> bool:
     """Whether sets are large and answered without errors."""
     problem, posterior = task.problem, before.posterior
     largest = max((len(batch.rows) for batch in problem.batches), default=0)
