@@ -132,7 +132,7 @@ def _rival(task: Task, number: int) -> Inferred | None:
     """Return a fit that starts at what is left of a population; nothing where it fails."""
     from choicegp.inference.populations import population
 
-    found = population(task.prior, task.problem, None, np.random.default_rng([task.seed, 10, number]))
+    found = population(task.prior, task.problem, np.random.default_rng([task.seed, 10, number]))
     covariance = np.asarray(covariance_at(task.prior, task.problem))
     own = covariance[task.prior.shared :] + (covariance[0] if task.prior.shared else 0.0)
     inference = DenseInference(task, (found.utilities, _NARROW * own))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ left of a population is near one mode, another one for another population.
 """
 
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ _ACCEPTED, _LEARNING = 0.7, 0.6  # the acceptance that leaps aim at, and how fas
 _KEPT = 0.5  # share of the members that count after a rise of the weight
 _HALVINGS = 40
 _USUAL_RISES, _MOST_RISES = 22, 100
+_MOST_PERMUTED = 6  # utilities
 _SECONDS_OF_A_PAIR = 2e-8  # of a gradient of the likelihood, for each pair of objects of a set and each utility
 
 
@@ -56,14 +57,34 @@ def seconds_of_population(n_utilities: int, problem: Problem) -> float:
     return _SECONDS_OF_A_PAIR * n_utilities * n_pairs * n_gradients
 
 
-def population(prior: UtilityPrior, problem: Problem, lapse: Any, rng: np.random.Generator) -> Population:
-    """Draw a population from the prior, and let the likelihood grow."""
+def population(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Population:
+    """Draw a population from the prior, and let the likelihood grow.
+
+    Parameters
+    ----------
+    prior : UtilityPrior
+        With the hyperparameters of a fit.
+    problem : Problem
+        Of answers without lapses.
+    rng : Generator
+
+    Examples
+    --------
+    >>> from choicegp import ChoiceData
+    >>> from choicegp.inference.problem import pose
+    >>> from choicegp.kernels import RBF
+    >>> data = ChoiceData.from_pairs([[0.0], [1.0]], [[1, 0]] * 20)
+    >>> problem = pose(data, data.X, np.arange(2), effects=False)
+    >>> found = population(UtilityPrior.create(RBF(), 1, 1), problem, np.random.default_rng(0))
+    >>> found.utilities.shape, found.utilities[0, 1] > found.utilities[0, 0]
+    ((1, 2), np.True_)
+    """
     covariance = np.asarray(covariance_at(prior, problem))
     root = np.asarray(factorise(covariance, np.full(len(covariance), FIRST_JITTER)).root)  # type: ignore[arg-type]
     places = rng.normal(size=(N_MEMBERS, *covariance.shape[:2]))
     seed, leap, weight, log_evidence = int(rng.integers(2**31)), _FIRST_LEAP, 0.0, 0.0
     forebears, key = np.arange(N_MEMBERS), jax.random.key_data(jax.random.key(seed))
-    logs, utilities = map(np.asarray, _explained(places, root, prior, problem, lapse))
+    logs, utilities = map(np.asarray, _explained(places, root, prior, problem))
     n = 0
     while weight < 1.0 and n < _MOST_RISES and np.all(np.isfinite(logs)):
         rise = _rise(logs, 1.0 - weight)
@@ -75,7 +96,7 @@ def population(prior: UtilityPrior, problem: Problem, lapse: Any, rng: np.random
         places, logs, utilities, accepted = map(
             np.asarray,
             _moved(places[taken], logs[taken], key, np.asarray(n), np.asarray(weight), np.asarray(leap), root, prior,
-                   problem, lapse),
+                   problem),
         )  # fmt: skip
         leap *= float(np.exp(_LEARNING * (np.mean(accepted) - _ACCEPTED)))
     own = utilities[forebears == np.bincount(forebears).argmax()]
@@ -100,7 +121,8 @@ def _rise(logs: np.ndarray, most: float) -> float:
 
 def _mean_in_one_order(members: np.ndarray) -> np.ndarray:
     """Return the mean of utilities (n, d, t), each member in the order that is nearest to the first one's."""
-    orders = [list(order) for order in permutations(range(members.shape[1]))]
+    d = members.shape[1]
+    orders = [list(order) for order in permutations(range(d))] if d <= _MOST_PERMUTED else [list(range(d))]
     gaps = np.array([np.sum((members[:, order] - members[0]) ** 2, axis=(1, 2)) for order in orders])
     return np.mean([one[orders[best]] for one, best in zip(members, gaps.argmin(axis=0), strict=True)], axis=0)
 
@@ -110,21 +132,19 @@ def _utilities(place: Array, root: Array, prior: UtilityPrior) -> Array:
 
 
 @program
-def _explained(
-    places: Array, root: Array, prior: UtilityPrior, problem: Problem, lapse: Array | None
-) -> tuple[Array, Array]:
+def _explained(places: Array, root: Array, prior: UtilityPrior, problem: Problem) -> tuple[Array, Array]:
     """Return the log-likelihood (n,) and the utilities (n, d, t) of members."""
     utilities = jax.vmap(lambda place: _utilities(place, root, prior))(places)
-    return jax.lax.map(lambda u: log_likelihood(u, problem, lapse), utilities), utilities
+    return jax.lax.map(lambda u: log_likelihood(u, problem, None), utilities), utilities
 
 
 @program
 def _moved(
     places: Array, logs: Array, key_data: Array, rise: Array, weight: Array, leap: Array, root: Array,
-    prior: UtilityPrior, problem: Problem, lapse: Array | None,
+    prior: UtilityPrior, problem: Problem,
 ) -> tuple[Array, Array, Array, Array]:  # fmt: skip
     """Move every member a few times, the likelihood raised to a weight; also return how often moves were taken."""
-    slope = jax.value_and_grad(lambda place: log_likelihood(_utilities(place, root, prior), problem, lapse))
+    slope = jax.value_and_grad(lambda place: log_likelihood(_utilities(place, root, prior), problem, None))
 
     def move(carry: tuple, key: Array) -> tuple[tuple, Array]:
         place, log = carry
