@@ -142,7 +142,9 @@ def main() -> None:
     parser.add_argument("problems", nargs="+", help="problems, or the word summary and files of rows")
     parser.add_argument("--seed", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--ways", nargs="+", default=["rbf", "line + rbf", "matern52"], choices=[*WAYS, "network", "constant"])
+    parser.add_argument(
+        "--ways", nargs="+", default=["rbf", "line + rbf", "matern52"], choices=[*WAYS, "network", "constant"]
+    )
     parser.add_argument("--intervals", default="auto")
     args = parser.parse_args()
     if args.problems[0] == "summary":
