@@ -266,15 +266,15 @@ def test_there_are_as_many_rivals_as_there_is_time_for(fit, problem, many_modes,
 def test_better_fits_have_more_chains(fit, problem, many_modes, monkeypatch):
     rivals_at(monkeypatch, fit, -70.0, 2.0, -1.0, -50.0, -60.0)
     modes = intervals._modes(task_of(fit, problem), fit)
-    # Weights e^(bound / 2): 0.63, 0.23 and 0.14 of eight chains.
-    assert bounds_of(modes) == pytest.approx([fit.elbo + 2.0] * 5 + [fit.elbo] * 2 + [fit.elbo - 1.0])
+    # Weights e^(bound / 5): 0.45, 0.30 and 0.25 of eight chains.
+    assert bounds_of(modes) == pytest.approx([fit.elbo + 2.0] * 4 + [fit.elbo] * 2 + [fit.elbo - 1.0] * 2)
 
 
 def test_starts_that_end_at_one_place_count_once(fit, problem, many_modes, monkeypatch):
     rivals_at(monkeypatch, fit, 0.01, 0.0, -0.02, -1.0)
     modes = intervals._modes(task_of(fit, problem), fit)
-    # Weights 0.62 and 0.38.
-    assert bounds_of(modes) == pytest.approx([fit.elbo + 0.01] * 5 + [fit.elbo - 1.0] * 3)
+    # Weights 0.55 and 0.45.
+    assert bounds_of(modes) == pytest.approx([fit.elbo + 0.01] * 4 + [fit.elbo - 1.0] * 4)
 
 
 def test_a_fit_that_is_far_better_than_all_others_has_the_usual_chains(fit, problem, many_modes, monkeypatch):
