@@ -12,9 +12,10 @@ from choicegp.inference import intervals, mcmc
 from choicegp.inference.chain import BLOCK
 from choicegp.inference.coordinates import hyper_posterior, log_likelihood
 from choicegp.inference.dense import DenseInference
-from choicegp.inference.driver import Task, Watch
+from choicegp.inference.driver import Task, Verdict, Watch
 from choicegp.inference.intervals import MOST_SAMPLED, with_intervals
 from choicegp.inference.mcmc import MOST_SETTINGS
+from choicegp.inference.populations import seconds_of_population
 from choicegp.inference.posterior import factorise_on_host
 from choicegp.model.kernels import RBF
 from choicegp.model.prior import UtilityPrior
@@ -194,7 +195,7 @@ def test_hyperparameters_that_are_held_are_named_so(fit, problem, gaussian, monk
 @pytest.fixture
 def many_modes(monkeypatch):
     """Let the answers of the problem count as free of errors and its sets as large; few and short fits."""
-    values = {"_LARGE_SET": 2, "_SAYS_ALL": -np.inf, "_MOST_STARTS": 8, "_N_RIVALS": 5, "_MOST_RIVAL_STEPS": 36}
+    values = {"_LARGE_SET": 2, "_SAYS_ALL": -np.inf, "_N_RIVALS": 5, "_MOST_RIVAL_STEPS": 36}
     for name, value in values.items():
         monkeypatch.setattr(intervals, name, value)
     monkeypatch.setattr(intervals, "n_steps", lambda inference: (2 * BLOCK, BLOCK))
@@ -208,7 +209,7 @@ def test_whether_answers_are_free_of_errors_does_not_depend_on_the_scale_of_weig
     said = float(log_likelihood(mean, problem, None)) / problem.n_sets
     for limit, expected in ((said - 0.01, True), (said + 0.01, False)):
         monkeypatch.setattr(intervals, "_SAYS_ALL", limit)
-        assert intervals._has_many_modes(task_of(fit, problem._replace(batches=batches)), fit) is expected
+        assert intervals.may_have_modes(task_of(fit, problem._replace(batches=batches)), fit) is expected
 
 
 @pytest.fixture
@@ -225,7 +226,8 @@ def bounds_of(modes):
 def rivals_at(monkeypatch, fit, *better):
     """Let other starts end with these bounds above that of ``fit``."""
     others = [fit._replace(elbo=fit.elbo + nats) for nats in better]
-    monkeypatch.setattr(DenseInference, "ends", lambda self, n: others)
+    monkeypatch.setattr(intervals, "_N_RIVALS", len(others))
+    monkeypatch.setattr(intervals, "_rival", lambda task, number: others[number])
 
 
 def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_modes, equal_weights):
@@ -250,28 +252,29 @@ def test_chains_of_large_sets_start_at_the_best_of_many_fits(fit, problem, many_
     assert few.model_of(3) is few.model_of(0)
 
 
-@pytest.mark.parametrize(("n_steps", "numbers"), [(1e9, (8, 5)), (305, (4, 2)), (120, (1, 1)), (90, None)])
-def test_there_are_as_many_starts_as_there_is_time_for(fit, problem, many_modes, monkeypatch, n_steps, numbers):
-    seconds = DenseInference(task_of(fit, problem)).work_of_step(None)
-    monkeypatch.setattr(intervals, "_SECONDS_OF_RIVALS", n_steps * seconds)
+@pytest.mark.parametrize(("share", "number"), [(1e9, 5), (3.5, 3), (1.01, 1), (0.99, 0)])
+def test_there_are_as_many_rivals_as_there_is_time_for(fit, problem, many_modes, monkeypatch, share, number):
+    seconds = seconds_of_population(2, problem)
+    seconds += intervals._STEPS_OF_A_RIVAL * DenseInference(task_of(fit, problem)).work_of_step(None)
+    monkeypatch.setattr(intervals, "_SECONDS_OF_RIVALS", share * seconds)
     seen = []
-    monkeypatch.setattr(DenseInference, "ends", lambda self, n: seen.append((self.task.n_starts, n)) or [])
+    monkeypatch.setattr(intervals, "_rival", lambda task, number: seen.append(number))
     assert intervals._modes(task_of(fit, problem), fit) == [fit]
-    assert seen == ([] if numbers is None else [numbers])
+    assert seen == list(range(number))
 
 
 def test_better_fits_have_more_chains(fit, problem, many_modes, monkeypatch):
     rivals_at(monkeypatch, fit, -70.0, 2.0, -1.0, -50.0, -60.0)
     modes = intervals._modes(task_of(fit, problem), fit)
-    # Weights e^(bound / 2): 0.63, 0.23 and 0.14 of eight chains.
-    assert bounds_of(modes) == pytest.approx([fit.elbo + 2.0] * 5 + [fit.elbo] * 2 + [fit.elbo - 1.0])
+    # Weights e^(bound / 5): 0.45, 0.30 and 0.25 of eight chains.
+    assert bounds_of(modes) == pytest.approx([fit.elbo + 2.0] * 4 + [fit.elbo] * 2 + [fit.elbo - 1.0] * 2)
 
 
 def test_starts_that_end_at_one_place_count_once(fit, problem, many_modes, monkeypatch):
     rivals_at(monkeypatch, fit, 0.01, 0.0, -0.02, -1.0)
     modes = intervals._modes(task_of(fit, problem), fit)
-    # Weights 0.62 and 0.38.
-    assert bounds_of(modes) == pytest.approx([fit.elbo + 0.01] * 5 + [fit.elbo - 1.0] * 3)
+    # Weights 0.55 and 0.45.
+    assert bounds_of(modes) == pytest.approx([fit.elbo + 0.01] * 4 + [fit.elbo - 1.0] * 4)
 
 
 def test_a_fit_that_is_far_better_than_all_others_has_the_usual_chains(fit, problem, many_modes, monkeypatch):
@@ -282,19 +285,20 @@ def test_a_fit_that_is_far_better_than_all_others_has_the_usual_chains(fit, prob
 def test_fits_that_fail_are_left_out(fit, problem, many_modes, equal_weights, monkeypatch):
     bounds = iter([np.nan, -3.0, -2.0, -1.0, -np.inf])
     monkeypatch.setattr(DenseInference, "conclude", lambda self, course, verdict: fit._replace(elbo=next(bounds)))
-    verdict = DenseInference.verdict
-    failed = []
-
-    def first_fails(self, course):
-        found = verdict(self, course)
-        if found is not None and not failed:
-            failed.append(found)
-            return found._replace(status="failed")
-        return found
-
-    monkeypatch.setattr(DenseInference, "verdict", first_fails)
     modes = intervals._modes(task_of(fit, problem), fit)
     assert set(bounds_of(modes)) == {-3.0, -2.0, -1.0, fit.elbo}
+    failed = Verdict("failed", "no step was finite")
+    monkeypatch.setattr(DenseInference, "verdict", lambda self, course: failed)
+    assert intervals._modes(task_of(fit, problem), fit) == [fit]
+
+
+def test_a_rival_is_better_than_its_start_and_another_for_each_number(fit, problem, monkeypatch):
+    task = task_of(fit, problem)._replace(max_iter=60)
+    one, again, other = (intervals._rival(task, number) for number in (0, 0, 1))
+    assert one.elbo == again.elbo
+    assert one.trace[-1] > one.trace[0]
+    assert not np.array_equal(one.posterior.mean, other.posterior.mean)
+    assert one.n_annealing == 0
 
 
 def test_with_a_time_limit_or_too_many_objects_there_is_one_fit(fit, problem, many_modes, monkeypatch):

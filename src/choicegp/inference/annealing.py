@@ -224,38 +224,21 @@ class AnnealedInference(ABC):
                 raise
 
     def _best_start(self) -> Course:
-        """Return the best of the starts."""
-        return self._best_starts(1)[0]
-
-    def _best_starts(self, n: int) -> list[Course]:
-        """Anneal several starts from several lengthscales, and take the better half further until ``n`` are left.
+        """Anneal several starts from several lengthscales, and take the better half further until one is left.
 
         The first steps after annealing tell little about where a start will end: halving by and by costs few steps
         and is wrong less often than one comparison.
         """
         courses, n_blocks = self._all_annealed(), len(self._phases(0))
-        while len(courses) > n:
+        while len(courses) > 1:
             # Courses that were kept may be ahead: all are compared after the same number of blocks.
             courses = sorted(courses, key=lambda course: course.quality(n_blocks), reverse=True)
-            courses = courses[: max(n, (len(courses) + 1) // 2)]
+            courses = courses[: (len(courses) + 1) // 2]
             n_steps, _ = courses[0].quality(n_blocks)
-            if len(courses) > n and not self.is_up and n_steps < self.task.max_iter:
+            if len(courses) > 1 and not self.is_up and n_steps < self.task.max_iter:
                 n_blocks += _TRIAL_BLOCKS
                 courses = self._in_parallel(partial(self._further, n_blocks=n_blocks), courses)
-        return courses
-
-    def ends(self, n: int) -> list[Any]:
-        """Return what the best ``n`` of the starts come to; nothing of those that fail."""
-
-        def end(course: Course) -> Any:
-            course = course._replace(n_tried=len(course.traces))
-            while (verdict := self.verdict(course)) is None:
-                course = self.step(course)
-            return None if verdict.status == "failed" else self.conclude(course, verdict)
-
-        return [
-            one for one in self._in_parallel(end, self._best_starts(n)) if one is not None and np.isfinite(one.elbo)
-        ]
+        return courses[0]
 
     def _all_annealed(self) -> list[Course]:
         """Anneal all starts for which there is time."""

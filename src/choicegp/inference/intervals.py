@@ -7,14 +7,16 @@ Gaussian posterior is mixed over such settings.
 
 Answers without errors to large sets say so much that the posterior has many modes: where a group of objects dominates
 or is dominated by all others, its objects may exchange their utilities, and the answers stay as they are.  No chain
-goes from one mode to another.  There, many starts of the dense fit are taken to their ends, and chains begin at the
-best.
+goes from one mode to another.  There, further dense fits start from populations (`choicegp.inference.populations`), and
+chains begin at the best.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
+from choicegp.compute.devices import in_threads
 from choicegp.inference.chain import BLOCK
 from choicegp.inference.coordinates import log_likelihood
 from choicegp.inference.dense import DenseInference
@@ -29,6 +31,7 @@ from choicegp.inference.mcmc import (
     posterior_of_settings,
     programs_of_chains,
 )
+from choicegp.inference.starts import covariance_at
 
 MOST_SAMPLED = 1500
 """Utilities of shown objects, d times t, up to which they are sampled."""
@@ -44,14 +47,13 @@ _N_DRAWS = 512  # of Gaussian posteriors
 _MOST_NUMBERS = 3e7  # in the inverses of prior covariances, of all settings together
 _LARGE_SET = 10  # objects: with more, answers without errors say nearly everything
 _SAYS_ALL = -0.5  # log-likelihood of a set at the best utilities, above which answers count as free of errors
-# Of the starts that are sought then, one in twenty ends within a few nats of the best.  Each takes some steps before
-# half of them are given up, and those that are left more.
-_MOST_STARTS, _N_RIVALS, _N_SLOTS = 128, 8, 8
-_STEPS_OF_A_START, _STEPS_OF_A_RIVAL, _MOST_RIVAL_STEPS = 42, 60, 150
-_SECONDS_OF_RIVALS = 20.0  # on one core: with many large sets there are fewer starts
+# Other fits are sought then, each from what is left of a population.
+_N_RIVALS, _N_SLOTS, _STEPS_OF_A_RIVAL, _MOST_RIVAL_STEPS = 8, 8, 100, 150
+_SECONDS_OF_RIVALS = 40.0  # on one core: where sets are many or large there are fewer rivals
+_NARROW = 0.02  # of the prior's covariance: where a rival starts
 # Nats of the bound that make a fit e times as probable: a bound is below the evidence of its mode by some nats, by more
-# at one mode than at another.
-_NATS = 2.0
+# at one mode than at another, and fits that had ended gained up to five more when they were begun again.
+_NATS = 5.0
 _SAME = 0.05  # nats between the bounds of fits that have ended at one mode
 SAMPLED = "NUTS over utilities and hyperparameters"
 MANY_MODES = (
@@ -81,7 +83,7 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
 
     With a time limit, the dense fit comes first; chains that it ends while they warm up are not used.
     """
-    if not _has_many_modes(task, before):
+    if not may_have_modes(task, before):
         return _made(task, [before])
     found, words = _made(task, _modes(task, before))
     return found._replace(notes=(*found.notes, MANY_MODES)), words
@@ -119,18 +121,20 @@ def _modes(task: Task, before: Inferred) -> list[Inferred]:
     """Return the fits around which chains start, the best first, each as often as its bound says: often ``before``."""
     if task.watch.clock.limit is not None or np.size(before.posterior.mean) > MOST_SAMPLED:
         return [before]
-    seed = int(np.random.SeedSequence([task.seed, 10]).generate_state(1)[0])
+    # What only such answers need takes time to import.
+    from choicegp.inference.populations import seconds_of_population
+
     own = Task(
-        before.prior, task.problem, task.learning, Watch(task.watch.clock), 1, _MOST_RIVAL_STEPS, seed=seed,
+        before.prior, task.problem, task.learning, Watch(task.watch.clock), 1, _MOST_RIVAL_STEPS, seed=task.seed,
         n_jobs=task.n_jobs, points=score_points(task.problem, before.posterior.n_utilities, task.seed),
     )  # fmt: skip
-    n_steps = int(_SECONDS_OF_RIVALS / DenseInference(own).work_of_step(None))  # type: ignore[arg-type]  # at any state
-    n_rivals = min(_N_RIVALS, n_steps // (_STEPS_OF_A_START + _STEPS_OF_A_RIVAL))
-    n_starts = min(_MOST_STARTS, (n_steps - n_rivals * _STEPS_OF_A_RIVAL) // _STEPS_OF_A_START)
+    seconds = seconds_of_population(before.posterior.n_utilities, task.problem)
+    seconds += _STEPS_OF_A_RIVAL * DenseInference(own).work_of_step(None)  # type: ignore[arg-type]  # at any state
+    n_rivals = min(_N_RIVALS, int(_SECONDS_OF_RIVALS / seconds))
     if n_rivals == 0:
         return [before]
     task.watch.report("seeking other modes", 0, before.elbo)
-    rivals = DenseInference(own._replace(n_starts=n_starts)).ends(n_rivals)
+    rivals = [one for one in in_threads(partial(_rival, own), range(n_rivals), task.n_jobs) if one is not None]
     fits: list[Inferred] = []
     for one in sorted([before, *rivals], key=lambda one: -one.elbo):
         if not fits or one.elbo < fits[-1].elbo - _SAME:
@@ -140,7 +144,22 @@ def _modes(task: Task, before: Inferred) -> list[Inferred]:
     return [fits[place] for place in places] if len(set(places)) > 1 else fits[:1]
 
 
-def _has_many_modes(task: Task, before: Inferred) -> bool:
+def _rival(task: Task, number: int) -> Inferred | None:
+    """Return a fit that starts at what is left of a population; nothing where it fails."""
+    from choicegp.inference.populations import population
+
+    found = population(task.prior, task.problem, np.random.default_rng([task.seed, 10, number]))
+    covariance = np.asarray(covariance_at(task.prior, task.problem))
+    own = covariance[task.prior.shared :] + (covariance[0] if task.prior.shared else 0.0)
+    inference = DenseInference(task, (found.utilities, _NARROW * own))  # type: ignore[arg-type]
+    state, verdict = run(inference)
+    if verdict.status == "failed":
+        return None
+    end = inference.conclude(state, verdict)
+    return end if np.isfinite(end.elbo) else None
+
+
+def may_have_modes(task: Task, before: Inferred) -> bool:
     """Whether sets are large and answered without errors."""
     problem, posterior = task.problem, before.posterior
     largest = max((len(batch.rows) for batch in problem.batches), default=0)
