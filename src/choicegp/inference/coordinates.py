@@ -105,6 +105,7 @@ def hyper_posterior(
 ) -> HyperPosterior:
     """Approximate the posterior of the hyperparameters; without hyperpriors they are held at the best ones."""
     work = len(ravel_pytree(prior)[0]) * prior.n_parts * len(problem.valid) ** 3
+    problem = problem._replace(batches=())  # the sites have said it all: one program, whatever the sets are
 
     def slope(there: UtilityPrior) -> Array:
         assert hyperpriors is not None

@@ -250,7 +250,8 @@ def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
 
 def duals_at(hyper: np.ndarray | Array, positions: np.ndarray | Array, model: ChainModel) -> Kept:
     """Turn coordinates (n, p, t) at one setting of the hyperparameters into draws, without the padding."""
-    log_hyper, dual, utilities = map(np.asarray, _duals(hyper, positions, model))
+    without_sets = model._replace(problem=model.problem._replace(batches=()))  # one program, whatever the sets are
+    log_hyper, dual, utilities = map(np.asarray, _duals(hyper, positions, without_sets))
     n = model.problem.n_objects
     return Kept(log_hyper, dual[..., :n], utilities[..., :n])
 

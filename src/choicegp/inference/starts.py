@@ -59,7 +59,7 @@ def covariance_at(prior: UtilityPrior, problem: Problem) -> jax.Array:
     >>> covariance_at(UtilityPrior.create(RBF(), 1, 3), problem).shape  # three utilities at two objects
     (3, 2, 2)
     """
-    return _covariance_at(prior, problem)
+    return _covariance_at(prior, problem._replace(batches=()))  # the same program, whatever the sets are
 
 
 def random_start(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Sites:
