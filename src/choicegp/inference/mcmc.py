@@ -9,6 +9,7 @@ Chains start around dense fits: a mode that none of these sees, they hardly reac
 
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -256,7 +257,7 @@ def duals_at(hyper: np.ndarray | Array, positions: np.ndarray | Array, model: Ch
     return Kept(log_hyper, dual[..., :n], utilities[..., :n])
 
 
-@program
+@partial(program, seldom=True)
 def _duals(hyper: Array, positions: Array, model: ChainModel) -> tuple[Array, Array, Array]:
     """Return the parameters of the prior, and for positions (n, p, t) K^-1 f of the parts and the utilities."""
     prior, root = prior_root(hyper, model)
