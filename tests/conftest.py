@@ -88,11 +88,14 @@ def room_for_programs() -> Generator[None]:
     """Forget the compiled programs of a process that has many: they are loaded again where they are needed.
 
     Linux lets a process map 65,530 parts of memory, of which each program takes about ten: beyond, it crashes.
+    What a module leaves behind lives long, and Python's collector does not look through it again until then.
     """
     yield
     maps, started = Path("/proc/self/maps"), sys.modules.get("choicegp.compute.programs")
     if started is None or not maps.exists() or maps.read_bytes().count(b"\n") < MOST_MAPS:
+        gc.freeze()
         return
+    gc.unfreeze()
     for module in [own for name, own in sys.modules.items() if name.startswith("choicegp.")]:
         for value in vars(module).values():
             if isinstance(value, started.Program):

@@ -45,7 +45,8 @@ class Walk:
             return None
         return state and (state.st_ino, state.st_mtime_ns)
 
-    def _profile(self, frame: FrameType, event: str, _: object) -> None:
+    def _trace(self, frame: FrameType, event: str, _: object) -> None:
+        # It returns nothing: the lines of a function are not looked at, only its call.
         file = frame.f_code.co_filename
         if event != "call" or file in self.visited or not file.startswith(INSIDE):
             return
@@ -56,13 +57,13 @@ class Walk:
     @contextlib.contextmanager
     def traced(self) -> Iterator[None]:
         """Watch the calls of this thread, and of threads that it starts."""
-        threading.setprofile(self._profile)
-        sys.setprofile(self._profile)
+        threading.settrace(self._trace)
+        sys.settrace(self._trace)
         try:
             yield
         finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
 
     @property
     def files(self) -> list[Path]:

@@ -60,8 +60,11 @@ def made_folder(path: str | os.PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def replaced_when_complete(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a draft beside ``path``, a binary file that takes its name (and place) in one step when all is written."""
+def replaced_when_complete(path: str | os.PathLike[str], *, lasting: bool = True) -> Iterator[BinaryIO]:
+    """Open a draft beside ``path``, a binary file that takes its name (and place) in one step when all is written.
+
+    What need not outlast a loss of power (``lasting=False``) does not wait for the disk.
+    """
     file = file_path(path)
     check_place(file)
     target = _target(file)
@@ -71,7 +74,8 @@ def replaced_when_complete(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with draft.open("xb") as handle:
                 yield handle
                 handle.flush()
-                os.fsync(handle.fileno())
+                if lasting:
+                    os.fsync(handle.fileno())
             os.replace(draft, target)
         finally:
             draft.unlink(missing_ok=True)

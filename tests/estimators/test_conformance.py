@@ -53,14 +53,6 @@ def fitted(data):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_fit_returns_itself_and_changes_no_option(name, data):
-    estimator = clone(ESTIMATORS[name])
-    before = dict(estimator.get_params())
-    assert estimator.fit(data) is estimator
-    assert estimator.get_params() == before
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
 def test_parameters_are_stored_as_given_and_have_the_declared_types(name):
     kind = type(ESTIMATORS[name])
     declared = {k: v for base in reversed(kind.__mro__) for k, v in vars(base).get("__annotations__", {}).items()}
@@ -81,8 +73,11 @@ def test_a_subclass_may_have_parameters_of_its_own():
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_refit_gives_the_same(name, data, new, fitted):
-    again = clone(ESTIMATORS[name]).fit(data)
+def test_fit_returns_itself_changes_no_option_and_gives_the_same_again(name, data, new, fitted):
+    again = clone(ESTIMATORS[name])
+    before = dict(again.get_params())
+    assert again.fit(data) is again
+    assert again.get_params() == before
     for one, two in zip(again.predict(new), fitted[name].predict(new), strict=True):
         assert np.array_equal(one, two)
 

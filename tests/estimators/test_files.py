@@ -383,9 +383,9 @@ def test_a_file_of_version_1_still_gives_its_predictions():
 
 
 @pytest.mark.parametrize("written", ["joint", {"inference": "Joint", "max_iter": 5}])
-def test_a_file_of_the_removed_inference_joint_is_read_as_a_dense_one(written, quick, half, tmp_path):
+def test_a_file_of_the_removed_inference_joint_is_read_as_a_dense_one(written, quick, data, half, tmp_path):
     """Its posterior consists of draws, as those of "mcmc" do."""
-    model = quick(inference=MCMC(n_draws=10, n_warm_up=10), max_iter=None).fit(half)
+    model = quick(inference=MCMC(n_draws=10, n_warm_up=10), max_iter=None).fit(data)
     path = tmp_path / "model.cgp"
     model.save(path)
     arrays = members(path)

@@ -78,8 +78,8 @@ def test_single_samples_come_from_all_settings(mixed):
     assert np.all((spread / wanted > 0.6) & (spread / wanted < 1.6))
 
 
-def test_a_seed_may_be_large(quick, half):
-    fitted = quick(intervals="auto", random_state=2**63).fit(half)
+def test_a_seed_may_be_large(quick, data):
+    fitted = quick(intervals="auto", random_state=2**63).fit(data)
     assert fitted.intervals_.startswith(intervals.SAMPLED)
 
 

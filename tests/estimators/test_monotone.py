@@ -46,6 +46,7 @@ def test_draws_fall_with_the_price(flat):
     assert np.mean(steps_up(free) > 0.2) > 0.1
 
 
+@pytest.mark.usefixtures("short_chains")  # no draw may rise, be there few or many
 def test_sampled_draws_fall_too():
     model = ChoiceGP(2, monotone=FALLING, **QUICK).fit(answers(0.0))
     assert "NUTS" in model.intervals_

@@ -32,8 +32,13 @@ def data(table):
 
 
 @pytest.fixture(scope="module")
-def fitted(data):
-    return {model: quick(model).fit(data[np.arange(70)]) for model in MODELS}
+def train(data):
+    return data[np.arange(70)]
+
+
+@pytest.fixture(scope="module")
+def fitted(train):
+    return {model: quick(model).fit(train) for model in MODELS}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -109,16 +114,15 @@ def test_the_utility_is_told(fitted, table):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_estimator_has_the_same_manners(model, data, fitted, tmp_path):
-    few = data[np.arange(20)]
-    one, two = (quick(model).fit(few) for _ in range(2))
+def test_every_estimator_has_the_same_manners(model, train, fitted, tmp_path):
+    one, two = fitted[model], quick(model).fit(train)
     new = np.random.default_rng(9).normal(size=(2, 10, 2))
     assert np.array_equal(one.predict_pair_proba(*new), two.predict_pair_proba(*new)), "a refit gives the same"
     copied = clone(quick(model, conflicts="random"))
     assert copied.get_params()["conflicts"] == "random"
     assert not copied.__sklearn_is_fitted__()
     with pytest.raises(ChoiceGPError, match=f"this {model.__name__} is not fitted yet"):
-        copied.predict(few)
+        copied.predict(train)
     fitted[model].save(tmp_path / "model.cgp")
     loaded = model.load(tmp_path / "model.cgp")
     assert np.array_equal(loaded.predict_pair_proba(*new), fitted[model].predict_pair_proba(*new))
@@ -154,23 +158,23 @@ def test_bad_options(data, options, message):
         quick(PreferenceGP, **options).fit(data)
 
 
-def test_bad_data(table, data):
+def test_bad_data(table, fitted):
     X, _ = table
     with pytest.raises(ChoiceGPError, match="no preference is left: all 2 pairs of objects were both chosen"):
         quick(PreferenceGP).fit(ChoiceData.from_sets(X, [[0, 1], [1, 2]], [[0, 1], [1, 2]]))
     with pytest.raises(ChoiceGPError, match="these have none"):
         quick(PreferenceGP).fit(ChoiceData.from_sets(X, [[0, 1]]))
     with pytest.raises(ChoiceGPError, match="these data hold no preference"):
-        quick(PreferenceGP).fit(data).score(ChoiceData.from_sets(X, [[0, 1]], [[0, 1]]))
+        fitted[PreferenceGP].score(ChoiceData.from_sets(X, [[0, 1]], [[0, 1]]))
 
 
-def test_too_many_pairs_are_a_clear_error(data, monkeypatch):
+def test_too_many_pairs_are_a_clear_error(train, monkeypatch):
     monkeypatch.setattr(pairwise, "_MOST", 40)
     with pytest.raises(
         ChoiceGPError, match=r"pairs are more than the 40 that PairGP can factorise.*or use PreferenceGP"
     ):
-        quick(PairGP).fit(data)
-    quick(PreferenceGP).fit(data)  # 15 objects
+        quick(PairGP).fit(train)
+    quick(PreferenceGP).fit(train)  # 15 objects
 
 
 def test_conflicts_are_settled_by_the_rule(table):
@@ -182,17 +186,17 @@ def test_conflicts_are_settled_by_the_rule(table):
     assert 0.5 < model.score(conflicting, outputs=two) <= 1.0
 
 
-def test_time_and_steps_are_kept(data):
-    short = PreferenceGP(max_iter=1, n_restarts=1, tol=0.0, progress=False).fit(data)
+def test_time_and_steps_are_kept(train):
+    short = PreferenceGP(max_iter=1, n_restarts=1, tol=0.0, progress=False).fit(train)
     assert short.fit_result_.status == "stopped"
-    timed = PreferenceGP(max_seconds=0.0, progress=False).fit(data)
+    timed = PreferenceGP(max_seconds=0.0, progress=False).fit(train)
     assert timed.fit_result_.status == "stopped"
     assert "time limit" in timed.fit_result_.message
 
 
 def test_far_and_equal_objects_stay_finite():
     X = np.array([[1e9, 0.0], [1e9, 0.0], [-1e9, 5.0], [0.0, 5.0]])
-    data = ChoiceData.from_pairs(X, [[0, 2], [3, 1], [2, 3], [0, 3]])
+    data = ChoiceData.from_pairs(X, [[0, 2], [3, 1], [2, 3], [0, 3]] * 3)  # as many as in the circle above
     for model in MODELS:
         p = quick(model).fit(data).predict_pair_proba(X[[0, 1]], X[[1, 3]])
         assert np.isfinite(p).all()

@@ -211,10 +211,10 @@ def test_sets_and_people_are_left_out(model, halves):
 
 
 def test_the_number_of_utilities_of_many_people_is_chosen_by_leaving_sets_out(halves):
-    few = halves[0].take(np.arange(15))
+    few = halves[0].take(np.arange(10))  # as in tests/fitting/test_adapting.py, whose programs serve here too
     found = select_n_utilities(few, 2, respondents="hierarchical", **QUICK)
     assert list(found.table["start"]) == ["annealed"] * 2
-    assert found.model.respondents_ == (0, 1, 2)
+    assert found.model.respondents_ == (0, 1)
     assert found.table["elpd"][2] == pytest.approx(found.models[2].loo().elpd)
     assert found.table["refits"][2] == len(few)
     by_rule = min(d for d in (1, 2) if found.table["elpd_diff"][d] <= found.table["dse"][d])

@@ -4,7 +4,10 @@ from collections.abc import Callable, Generator
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from choicegp.kernels import Kernel
 
 
 @pytest.fixture(autouse=True)
@@ -12,6 +15,16 @@ def strict_promotion() -> Generator[None, None, None]:
     """Raise where JAX would give an array axes that nobody wrote, because a wrong shape may happen to fit."""
     with jax.numpy_rank_promotion("raise"):
         yield
+
+
+@jax.jit  # one program, and not one for every operation
+def gram(kernel: Kernel, X1: np.ndarray, X2: np.ndarray) -> jax.Array:
+    return kernel.gram(X1, X2)
+
+
+@jax.jit
+def diagonal(kernel: Kernel, X: np.ndarray) -> jax.Array:
+    return kernel.diagonal(X)
 
 
 def mean_derivatives(log_likelihood: Callable, u: jax.Array) -> tuple[jax.Array, ...]:

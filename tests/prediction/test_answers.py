@@ -1,7 +1,6 @@
 """Answers drawn from sets that are too large to enumerate, against enumeration where it is possible."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,6 +10,7 @@ from choicegp.prediction.answers import MAX_CONTENDERS, draw_chances, mean_answe
 
 drawn_at = jax.jit(sampled_answers)
 mean_at = jax.jit(mean_answers)
+log_likelihood_at = jax.jit(log_likelihood)
 
 
 def utilities(d, a, m, n_samples, scale, seed=0):
@@ -70,8 +70,7 @@ def exact_ratio(u, chosen, j):
     for inside in (False, True):
         mask = chosen.copy()
         mask[j] = inside
-        logs.append(float(log_likelihood(jnp.asarray(u), jnp.ones(len(mask), bool), jnp.asarray(mask))) if any(mask)
-                    else -np.inf)  # fmt: skip
+        logs.append(float(log_likelihood_at(u, np.ones(len(mask), bool), mask)) if any(mask) else -np.inf)
     return 1 / (1 + np.exp(logs[0] - logs[1]))
 
 

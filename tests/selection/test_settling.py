@@ -1,5 +1,6 @@
 """The fixed point of the sites."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -18,7 +19,7 @@ def superfluous():
 def test_the_sites_are_what_their_own_marginals_ask_for(superfluous):
     fits = CavityFits(superfluous.posterior, superfluous.problem)
     (own,), batch = fits.full.sites, fits.problem.batches[0]
-    wanted, gradient = settling._target(batch, fits.normals[0], fits.full, None)
+    wanted, gradient = jax.jit(settling._target)(batch, fits.normals[0], fits.full, None)
     size = np.linalg.norm(wanted.precision * batch.weight)
     assert np.linalg.norm((wanted.precision - own.precision) * batch.weight) <= 1.01 * settling._SETTLED * size
     # K^-1 m is the sum of the gradients: the mean is the prior covariance times that sum.

@@ -16,6 +16,8 @@ from choicegp.errors import ChoiceGPError, Defect
 from choicegp.fitting.record import PLUG_IN, ChosenNumber
 from choicegp.inference import chain, intervals
 
+from ..estimators.conftest import all_shown
+
 KEPT = Path(__file__).parent / "data"
 OLDEST = Path(__file__).parents[1] / "estimators" / "data"
 QUICK = {"n_restarts": 1, "max_iter": 30, "progress": False}
@@ -25,7 +27,7 @@ QUICK = {"n_restarts": 1, "max_iter": 30, "progress": False}
 def data() -> ChoiceData:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(16, 2))
-    shown = [rng.choice(16, 3, replace=False) for _ in range(24)]
+    shown = all_shown(rng, 12)  # as many as other tests sample models of: one program serves them all
     return ChoiceData.from_utilities(X, np.column_stack([X[:, 0], X[:, 1] - X[:, 0] ** 2]), shown)
 
 

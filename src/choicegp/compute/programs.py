@@ -272,7 +272,7 @@ def keep(path: Path, compiled: Any) -> None:
         executable, _, out_tree = serialize(compiled)
         outputs = jax.tree.unflatten(out_tree, [0] * out_tree.num_leaves)
         payload = pickle.dumps((executable, outputs))
-        with replaced_when_complete(path) as draft:
+        with replaced_when_complete(path, lasting=False) as draft:  # what is torn is not loaded: see its digest
             os.chmod(draft.fileno() if os.chmod in os.supports_fd else draft.name, 0o600)
             draft.write(_digest(path, payload) + payload)
         _tidy(path.parent)

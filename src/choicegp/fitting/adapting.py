@@ -17,7 +17,7 @@ from choicegp.inference.respondents.posterior import CrowdSites, StudyPosterior,
 from choicegp.inference.respondents.steps import Population
 from choicegp.inference.respondents.study import Known, Study, StudyAnswers, studied
 from choicegp.inference.sites import Sites
-from choicegp.model.prior import THRESHOLD, Objects
+from choicegp.model.prior import THRESHOLD, Objects, with_room
 
 _STEPS, _STARTS = 60, 3
 
@@ -78,7 +78,8 @@ def _posed(before: StudyPosterior, known: Known, objects: Objects, answers: Stud
     What the population is like elsewhere than at the objects that they saw does not matter.  Objects are filled up with
     others to a power of two, so that other answers need no other programs.
     """
-    objects = _filled(objects, before.points)
+    # People who are alone have no population at objects that others saw: copies, which nobody is shown, fill them up.
+    objects = with_room(objects)[0] if before.prior.alone else _filled(objects, before.points)
     few = len(objects.X) < len(before.points.X)
     points, known = (objects, known_at(before, known, objects)) if few else (before.points, known)
     study = studied(objects, points, answers, n_people, before.prior.n_utilities, roomy=True)

@@ -229,7 +229,7 @@ def run_block(
     return looped(lambda s, x: _step(s, x, problem, normals, learning), state, schedule, n_steps)
 
 
-_first_sites = program(target_sites)
+_first_sites = program(target_sites, seldom=True)
 
 
 class DenseInference(AnnealedInference):

@@ -9,6 +9,7 @@ Chains start around dense fits: a mode that none of these sees, they hardly reac
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -280,12 +281,13 @@ def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
 
 def duals_at(hyper: np.ndarray | Array, positions: np.ndarray | Array, model: ChainModel) -> Kept:
     """Turn coordinates (n, p, t) at one setting of the hyperparameters into draws, without the padding."""
-    log_hyper, dual, utilities = map(np.asarray, _duals(hyper, positions, model))
+    without_sets = model._replace(problem=model.problem._replace(batches=()))  # one program, whatever the sets are
+    log_hyper, dual, utilities = map(np.asarray, _duals(hyper, positions, without_sets))
     n = model.problem.n_objects
     return Kept(log_hyper, dual[..., :n], utilities[..., :n])
 
 
-@program
+@partial(program, seldom=True)
 def _duals(hyper: Array, positions: Array, model: ChainModel) -> tuple[Array, Array, Array]:
     """Return the parameters of the prior, and for positions (n, p, t) K^-1 f of the parts and the utilities."""
     prior, root = prior_root(hyper, model)

@@ -4,6 +4,7 @@ Smooth random utilities of several lengthscales, annealed in two ways; or a fitt
 utilities, of one more or of one less.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -33,7 +34,7 @@ class Start(NamedTuple):
     sites: Sites
 
 
-_covariance_at = program(prior_covariance)
+_covariance_at = program(prior_covariance, seldom=True)
 
 
 def covariance_at(prior: UtilityPrior, problem: Problem) -> jax.Array:
@@ -59,7 +60,7 @@ def covariance_at(prior: UtilityPrior, problem: Problem) -> jax.Array:
     >>> covariance_at(UtilityPrior.create(RBF(), 1, 3), problem).shape  # three utilities at two objects
     (3, 2, 2)
     """
-    return _covariance_at(prior, problem)
+    return _covariance_at(prior, problem._replace(batches=()))  # the same program, whatever the sets are
 
 
 def random_start(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Sites:
@@ -87,7 +88,7 @@ def scaled(prior: UtilityPrior, factor: float) -> UtilityPrior:
     return rescaled(prior, factor, 1.0)
 
 
-@program
+@partial(program, seldom=True)
 def moments_at(posterior: Posterior, objects: Objects) -> tuple[jax.Array, jax.Array]:
     """Return the Gaussian posterior's means (d, n) and covariances at other objects, as `condition` gives them.
 
