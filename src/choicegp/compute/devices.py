@@ -74,6 +74,19 @@ def computing(device: str = "auto") -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def on_the_cpu() -> Iterator[None]:
+    """Leave the accelerator, unless it was asked for: for work of many small steps, each of which needs the one before.
+
+    To begin an operation takes an accelerator longer than a CPU takes for the whole of it, where the arrays are small.
+    """
+    with contextlib.ExitStack() as stack:
+        if jax.config.jax_default_device is None:  # type: ignore[attr-defined]
+            with contextlib.suppress(RuntimeError):  # JAX may have been told to use nothing else
+                stack.enter_context(jax.default_device(jax.local_devices(backend="cpu")[0]))
+        yield
+
+
 def with_settings_of_this_thread(work: Callable) -> Callable:
     """Carry float64, the device and the like over to another thread: JAX keeps these settings per thread."""
     settings = {name: getattr(jax.config, f"jax_{name}") for name in _SETTINGS_OF_THREADS}
