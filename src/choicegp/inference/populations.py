@@ -33,7 +33,7 @@ _MOST_PERMUTED = 6  # utilities
 _SECONDS_OF_A_PAIR = 2e-8  # of a gradient of the likelihood, for each pair of objects of a set and each utility
 
 
-class Population(NamedTuple):
+class Survivors(NamedTuple):
     """What is left of a population.
 
     Attributes
@@ -57,7 +57,7 @@ def seconds_of_population(n_utilities: int, problem: Problem) -> float:
     return _SECONDS_OF_A_PAIR * n_utilities * n_pairs * n_gradients
 
 
-def population(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Population:
+def population(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) -> Survivors:
     """Draw a population from the prior, and let the likelihood grow.
 
     Parameters
@@ -100,7 +100,7 @@ def population(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) 
         )  # fmt: skip
         leap *= float(np.exp(_LEARNING * (np.mean(accepted) - _ACCEPTED)))
     own = utilities[forebears == np.bincount(forebears).argmax()]
-    return Population(_mean_in_one_order(own), log_evidence, n)
+    return Survivors(_mean_in_one_order(own), log_evidence, n)
 
 
 def _rise(logs: np.ndarray, most: float) -> float:
