@@ -161,3 +161,22 @@ def test_work_ahead_fails_in_silence(capfd):
     with ahead(pieces(), 2):
         pass
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_accelerator_is_left_only_where_nobody_asked_for_a_device(monkeypatch):
+    cpu = jax.local_devices(backend="cpu")[0]
+    assert jax.config.jax_default_device is None
+    with devices.on_the_cpu():
+        assert jax.config.jax_default_device == cpu
+        assert devices.with_settings_of_this_thread(lambda: jax.config.jax_default_device)() == cpu
+    assert jax.config.jax_default_device is None
+    monkeypatch.setattr(jax, "local_devices", lambda **_: pytest.fail("a device was asked for"))
+    with jax.default_device(cpu), devices.on_the_cpu():
+        assert jax.config.jax_default_device == cpu
+
+    def nothing(**_):
+        raise RuntimeError("JAX_PLATFORMS names no CPU")
+
+    monkeypatch.setattr(jax, "local_devices", nothing)
+    with devices.on_the_cpu():
+        assert jax.config.jax_default_device is None

@@ -113,6 +113,7 @@ class ChoiceGP(MarketNumbers):
     learn_inducing : bool
         As in `Sparse`.
     device : {"auto", "cpu", "gpu"}
+        With "auto", an accelerator where there is one, and the CPU for chains, which are slow on accelerators.
     n_jobs : int, optional
         Number of threads, in which starts run in parallel; -1 for all cores.  By default all cores for up to 1000
         shown objects, and one thread for more.  The result does not depend on it.

@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from choicegp.compute.devices import ahead, check_memory, linear_algebra_for, n_threads
+from choicegp.compute.devices import ahead, check_memory, linear_algebra_for, n_threads, on_the_cpu
 from choicegp.compute.programs import present_device
 from choicegp.compute.progress import Clock, progress_report
 from choicegp.data.choices import ChoiceData
 from choicegp.data.folder import ChoiceFolder
 from choicegp.errors import ChoiceGPError
 from choicegp.fitting.directions import contradiction, held_back
-from choicegp.fitting.methods import Auto, Dense, Sparse
+from choicegp.fitting.methods import MCMC, Auto, Dense, Sparse
 from choicegp.fitting.options import AUTO_DENSE, FitOptions
 from choicegp.fitting.record import PLUG_IN, FitResult, Fitted, drawn_seed_note, excess_note, notes_on, posed, scaling
 from choicegp.inference.dense import DenseInference
@@ -272,8 +272,9 @@ def _fit_at_objects(
                 return _with_intervals(task, before)
             notes = (_no_intervals(watch.clock),) if options.intervals else ()
             return before._replace(notes=(*before.notes, *notes)), PLUG_IN
-        inference = method.inference(task, before)
-        found = infer(inference, task.watch)
+        with on_the_cpu() if isinstance(method, MCMC) else contextlib.nullcontext():
+            inference = method.inference(task, before)
+            found = infer(inference, task.watch)
         mixed = ", mixed over settings of the hyperparameters" if getattr(inference, "redraws", False) else ""
         return found, PLUG_IN if before is None else f"draws{mixed}: {found.message}"
 

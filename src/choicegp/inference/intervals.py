@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from choicegp.compute.devices import in_threads
+from choicegp.compute.devices import in_threads, on_the_cpu
 from choicegp.inference.chain import BLOCK
 from choicegp.inference.coordinates import log_likelihood
 from choicegp.inference.dense import DenseInference
@@ -92,7 +92,7 @@ def with_intervals(task: Task, before: Inferred) -> tuple[Inferred, str]:
 def programs_of_intervals(task: Task) -> Iterator[Callable[[], None]]:
     """Yield what compiles the programs by which the utilities of a task of this shape are sampled, if they are."""
     if task.prior.n_utilities * task.problem.n_objects <= MOST_SAMPLED:
-        yield from programs_of_chains(task)
+        yield from map(on_the_cpu(), programs_of_chains(task))
 
 
 def _made(task: Task, modes: list[Inferred]) -> tuple[Inferred, str]:
@@ -100,13 +100,15 @@ def _made(task: Task, modes: list[Inferred]) -> tuple[Inferred, str]:
     problem, before = task.problem, modes[0]
     if before.posterior.n_utilities * problem.n_objects > MOST_SAMPLED:
         return _mixed(task, before)
-    inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True, modes=modes)
-    n_draws, n_warm_up = n_steps(inference)
-    inference = inference.of_length(n_draws, n_warm_up)
-    state, verdict = run(inference, task.watch.keeper)
+    with on_the_cpu():
+        inference = MCMCInference(task, before, 0, _TARGET, until_mixed=True, modes=modes)
+        n_draws, n_warm_up = n_steps(inference)
+        inference = inference.of_length(n_draws, n_warm_up)
+        state, verdict = run(inference, task.watch.keeper)
+        if state.n_warmed >= n_warm_up:
+            found = inference.conclude(state, verdict)
     if state.n_warmed < n_warm_up:
         return _mixed(task, before)
-    found = inference.conclude(state, verdict)
     sampled = SAMPLED if inference.n_moves else "NUTS over utilities"
     if inference.redraws:
         sampled += ", mixed over settings of the hyperparameters"

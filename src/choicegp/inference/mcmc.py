@@ -21,7 +21,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve
 
-from choicegp.compute.devices import in_threads, on_the_cpu
+from choicegp.compute.devices import in_threads
 from choicegp.compute.programs import program
 from choicegp.inference.chain import (
     BLOCK,
@@ -160,8 +160,7 @@ class MCMCInference:
             made = advance(chains[number], key, *counts, np.asarray(adapt), self.model_of(number), self.hyperpriors)
             return jax.tree.map(np.asarray, made)
 
-        with on_the_cpu():
-            made = in_threads(one, range(len(chains)), min(self.task.n_jobs, self.n_chains))
+        made = in_threads(one, range(len(chains)), min(self.task.n_jobs, self.n_chains))
         return tuple(chain for chain, _ in made), tuple(block for _, block in made)
 
     def verdict(self, state: MCMCState) -> Verdict | None:
@@ -236,12 +235,7 @@ def programs_of_chains(task: Task) -> Iterator[Callable[[], None]]:
     model = _model_at(hyperprior_alone(prior, problem, hyperpriors), sites, problem, task.rate, 0.0)
     chain = first_chain(np.random.default_rng(0), shape, model.approximation.n_learned)
     count, key = np.asarray(0, np.int32), jax.random.key_data(jax.random.key(0))
-
-    def chains() -> None:
-        with on_the_cpu():
-            advance.prepare(chain, key, count, count, count, np.asarray(False), model, hyperpriors)
-
-    yield chains
+    yield lambda: advance.prepare(chain, key, count, count, count, np.asarray(False), model, hyperpriors)
     yield lambda: prepare_slope(prior, sites, problem, hyperpriors)
     yield lambda: _duals.prepare(chain.hyper, np.zeros((BLOCK, *shape)), model)
 
