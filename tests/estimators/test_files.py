@@ -129,7 +129,8 @@ def test_ids_of_many_kinds(kind, quick, data, tmp_path):
 # Saving that fails
 
 UNWRITABLE = {
-    "dates": pd.date_range("2026-01-01", periods=16),
+    "dates": pd.date_range("2026-01-01", periods=16).astype("datetime64[us]"),
+    "nanoseconds": pd.date_range("2026-01-01", periods=16).astype("datetime64[ns]"),
     "tuples": [(i, "a") for i in range(16)],
     "bytes": [b"%d" % i for i in range(16)],
 }

@@ -190,6 +190,8 @@ def numbered(arrays: dict[str, Any], name: str, n: int | None = None) -> Iterato
 
 def plain(value: Any) -> Any:
     """Turn NumPy scalars, tuples and dicts into what JSON holds."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        raise _unwritable(value)  # NumPy would make a number of one that counts nanoseconds
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, dict):
