@@ -93,6 +93,7 @@ def room_for_programs() -> Generator[None]:
     yield
     maps, started = Path("/proc/self/maps"), sys.modules.get("choicegp.compute.programs")
     if started is None or not maps.exists() or maps.read_bytes().count(b"\n") < MOST_MAPS:
+        gc.collect()  # what is frozen is never looked at again, be it garbage
         gc.freeze()
         return
     gc.unfreeze()

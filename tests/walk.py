@@ -63,7 +63,7 @@ class Walk:
             yield
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)  # type: ignore[arg-type]  # typeshed forgets None
 
     @property
     def files(self) -> list[Path]:

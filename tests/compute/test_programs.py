@@ -103,35 +103,6 @@ def test_a_kept_program_is_neither_traced_nor_compiled(folder, monkeypatch):
     assert len(list(folder.iterdir())) == 1
 
 
-def test_a_prepared_program_is_there_when_it_is_called(folder, monkeypatch):
-    found = program(rooted)
-    found.prepare({"matrix": np.zeros((2, 2))}, 0.0)
-    monkeypatch.setattr(found, "_traced", None)
-    np.testing.assert_allclose(found(*ARGUMENTS).root, WANTED)
-
-
-def test_a_program_that_another_thread_prepares_is_waited_for(folder, monkeypatch):
-    found, begun, may_end = program(rooted), threading.Event(), threading.Event()
-    compiled = programs._compiled
-
-    def slow(*args, **options):
-        begun.set()
-        assert may_end.wait(10.0)
-        return compiled(*args, **options)
-
-    monkeypatch.setattr(programs, "_compiled", slow)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(with_settings_of_this_thread(found.prepare), *ARGUMENTS)
-        assert begun.wait(10.0)
-        begun.clear()
-        second = pool.submit(with_settings_of_this_thread(found), *ARGUMENTS)
-        assert not begun.wait(0.2), "it is compiled once"
-        may_end.set()
-        np.testing.assert_allclose(second.result().root, WANTED)
-        assert first.result() is None
-    assert len(list(folder.iterdir())) == 1
-
-
 @pytest.mark.parametrize("damage", ["truncated", "changed", "empty", "foreign"])
 def test_a_damaged_program_is_compiled_again(damage, folder):
     program(rooted)(*ARGUMENTS)

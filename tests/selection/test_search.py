@@ -152,7 +152,7 @@ def test_fits_that_nobody_wants_are_interrupted(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         search.judged(4, 2, lambda d: None)
     assert ended == ["interrupted"]
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     assert not search.clock.is_up, "the clock of the search itself was not ended"
 
 
