@@ -104,6 +104,7 @@ def hyper_posterior(
     prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors | None
 ) -> HyperPosterior:
     """Approximate the posterior of the hyperparameters; without hyperpriors they are held at the best ones."""
+    problem = problem._replace(batches=())  # the sites have said it all: one program, whatever the sets are
 
     def slope(there: UtilityPrior) -> Array:
         assert hyperpriors is not None
@@ -121,7 +122,7 @@ def hyperprior_alone(prior: UtilityPrior, problem: Problem, hyperpriors: HyperPr
 def prepare_slope(prior: UtilityPrior, sites: Sites, problem: Problem, hyperpriors: HyperPriors | None) -> None:
     """Compile what `hyper_posterior` needs for arguments like these."""
     if hyperpriors is not None:
-        _slope.prepare(prior, sites, problem, hyperpriors)
+        _slope.prepare(prior, sites, problem._replace(batches=()), hyperpriors)
 
 
 def _move_together(prior: UtilityPrior, problem: Problem) -> bool:

@@ -236,7 +236,8 @@ def programs_of_chains(task: Task) -> Iterator[Callable[[], None]]:
     count, key = np.asarray(0, np.int32), jax.random.key_data(jax.random.key(0))
     yield lambda: advance.prepare(chain, key, count, count, count, np.asarray(False), model, hyperpriors)
     yield lambda: prepare_slope(prior, sites, problem, hyperpriors)
-    yield lambda: _duals.prepare(chain.hyper, np.zeros((BLOCK, *shape)), model)
+    without_sets = model._replace(problem=problem._replace(batches=()))
+    yield lambda: _duals.prepare(chain.hyper, np.zeros((BLOCK, *shape)), without_sets)
 
 
 def posterior_of_settings(posterior: Posterior, settings: list[Kept]) -> Posterior:
@@ -280,7 +281,8 @@ def _n_moves(n_learned: int, n_parts: int, n_objects: int) -> int:
 
 def duals_at(hyper: np.ndarray | Array, positions: np.ndarray | Array, model: ChainModel) -> Kept:
     """Turn coordinates (n, p, t) at one setting of the hyperparameters into draws, without the padding."""
-    log_hyper, dual, utilities = map(np.asarray, _duals(hyper, positions, model))
+    without_sets = model._replace(problem=model.problem._replace(batches=()))  # one program, whatever the sets are
+    log_hyper, dual, utilities = map(np.asarray, _duals(hyper, positions, without_sets))
     n = model.problem.n_objects
     return Kept(log_hyper, dual[..., :n], utilities[..., :n])
 
