@@ -10,6 +10,7 @@ every step.
 """
 
 import contextlib
+import contextvars
 import functools
 import os
 import threading
@@ -81,7 +82,8 @@ def on_the_cpu() -> Iterator[None]:
     To begin an operation takes an accelerator longer than a CPU takes for the whole of it, where the arrays are small.
     """
     with contextlib.ExitStack() as stack:
-        if jax.config.jax_default_device is None:  # type: ignore[attr-defined]
+        # Where there is no accelerator, naming the device would make every program another one.
+        if jax.config.jax_default_device is None and jax.default_backend() != "cpu":  # type: ignore[attr-defined]
             with contextlib.suppress(RuntimeError):  # JAX may have been told to use nothing else
                 stack.enter_context(jax.default_device(jax.local_devices(backend="cpu")[0]))
         yield
@@ -120,7 +122,8 @@ def ahead(pieces: Iterable[Callable[[], object]], n_jobs: int) -> Iterator[None]
     """Have another thread do pieces of work, one after the other, before somebody needs what they leave.
 
     Where only one thread is wanted, nothing is done ahead.  After a piece that fails there are no more: it fails again
-    where it is needed.  At the end no further piece is begun, and the one that was begun is waited for.
+    where it is needed.  At the end no further piece is begun, and the one that was begun is waited for; an error or an
+    interrupt does not wait for it, because there may be a checkpoint to write.
     """
     is_over = threading.Event()
 
@@ -131,15 +134,17 @@ def ahead(pieces: Iterable[Callable[[], object]], n_jobs: int) -> Iterator[None]
                     return
                 piece()
 
-    thread = threading.Thread(target=with_settings_of_this_thread(work))
-    if n_jobs > 1:
-        thread.start()
+    if n_jobs == 1:
+        yield
+        return
+    settings = contextvars.copy_context()
+    thread = threading.Thread(target=settings.run, args=(with_settings_of_this_thread(work),))
+    thread.start()
     try:
         yield
     finally:
         is_over.set()
-        if n_jobs > 1:
-            thread.join()
+    thread.join()
 
 
 @contextlib.contextmanager

@@ -178,11 +178,13 @@ def _node_types(tree: Any) -> set[type]:
 def _environment() -> str:
     """Everything outside a program's own arguments on which its executable depends."""
     # A flag that JAX reads when it compiles, and which no context can change.
-    return f"{_constant_environment()} {jax.config.read('jax_disable_most_optimizations')}"
+    client = present_device().client
+    constant = _constant_environment(client.platform, client.platform_version)
+    return f"{constant} {jax.config.read('jax_disable_most_optimizations')}"
 
 
 @functools.cache
-def _constant_environment() -> str:
+def _constant_environment(platform_name: str, platform_version: str) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -193,8 +195,7 @@ def _constant_environment() -> str:
     for name in ("jax", "jaxlib", "equinox", "blackjax"):
         with contextlib.suppress(PackageNotFoundError):
             versions.append(f"{name} {version(name)}")
-    client = present_device().client
-    parts = (*versions, client.platform, client.platform_version, processor)
+    parts = (*versions, platform_name, platform_version, processor)
     return " ".join((*parts, platform.python_version(), os.environ.get("XLA_FLAGS", "")))
 
 
@@ -306,8 +307,9 @@ def _tidy(folder: Path) -> None:
 
 @functools.cache
 def _prepare_lapack() -> None:
-    """Have JAX bind its LAPACK calls, which it does when it lowers the first one."""
-    jax.jit(jnp.linalg.cholesky).lower(np.eye(1))
+    """Have JAX bind its LAPACK calls, which it does when it lowers the first one for a CPU."""
+    with contextlib.suppress(RuntimeError), jax.default_device(jax.local_devices(backend="cpu")[0]):
+        jax.jit(jnp.linalg.cholesky).lower(np.eye(1))
 
 
 # Not from the start of a line: a progress bar may have left one unfinished.

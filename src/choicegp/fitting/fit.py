@@ -95,8 +95,10 @@ def _intervals_prepared(
 
 
 def _programs_of_intervals(data: ChoiceData, options: FitOptions) -> Iterator[Callable[[], None]]:
-    from choicegp.inference.intervals import programs_of_intervals
+    from choicegp.inference.intervals import MOST_SAMPLED, programs_of_intervals
 
+    if options.n_utilities * len(np.unique(data.flat_shown)) > MOST_SAMPLED:
+        return
     # Objects mostly have effects in the end.
     options = options.as_in(True)
     problem = posed(data, *scaling(data, options.standardize), {}, effects=bool(options.object_effects),

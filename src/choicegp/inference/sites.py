@@ -148,7 +148,10 @@ def _gram_of_rows(rows: Array) -> Array:
 
 
 def seen_through(root: Array, precision: Array) -> Array:
-    """Return L^T Λ L, L lower triangular; of large matrices, no product with zeros or of what is known by symmetry."""
+    """Return L^T Λ L, L lower triangular and Λ symmetric.
+
+    Of large matrices, nothing is multiplied that is zero or that symmetry gives.
+    """
     n = len(root)
     if n <= _WHOLE:
         return turned(root) @ (precision @ root)
