@@ -190,16 +190,11 @@ def started_anew(inference: StudyInference, found: InferredStudy, rounds: int = 
         task = inference.task
         if task.watch.is_up:
             break
-        watch = task.watch.part(f"people again {number + 1}", task.prior.kernels)
-        task = task._replace(watch=watch, seed=task.seed + 1000 * (number + 1))
+        task = task._replace(watch=task.watch.part(f"people again {number + 1}", task.prior.kernels))
         again = StudyInference(
-            task,
-            inference.study,
-            found,
-            alone=inference.alone,
-            n_restarts=inference.n_restarts,
-            spread=inference.spread,
-        )
+            task, inference.study, found,
+            alone=inference.alone, n_restarts=inference.n_restarts, spread=inference.spread, round_number=number + 1,
+        )  # fmt: skip
         later = infer_study(again)
         gained = later.elbo - found.elbo
         if gained > 0.0:

@@ -72,13 +72,14 @@ class StudyInference(AnnealedInference):
 
     def __init__(
         self, task: Task, study: Study, before: tuple[StudyPrior, Population] | InferredStudy | None = None, *,
-        alone: bool = False, n_restarts: int = 0, spread: Spread | None = None,
+        alone: bool = False, n_restarts: int = 0, spread: Spread | None = None, round_number: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(task)
+        self.seed = task.seed + 1000 * round_number  # of all but the points on which rounds are compared
         self.before, self.alone, self.n_restarts = before, alone, n_restarts
         self.spread = spread
         self.study = laid_out(study, spread)
-        (self.normals,) = self._normals(N_POINTS, task.seed)
+        (self.normals,) = self._normals(N_POINTS, self.seed)
 
     def warm_state(self) -> StudyState | None:
         """Return the state in which everyone is as a known population, or where an earlier inference ended."""
@@ -123,7 +124,7 @@ class StudyInference(AnnealedInference):
         for number in range(self.n_restarts):
             if self.task.watch.is_up:
                 break
-            first = self._random_people(state.sites.people, np.random.default_rng([self.task.seed, 31, number]))
+            first = self._random_people(state.sites.people, np.random.default_rng([self.seed, 31, number]))
             moves = _ANEW if anew else _ANNEALED
             given = state.prior, self.study, first, population, self.normals, moves, state.lapse
             sites = StudySites(moved_people(*given), state.sites.population)
