@@ -18,6 +18,8 @@ from .test_choices import likelihoods
 
 X = np.random.default_rng(1).normal(size=(40, 2))
 N_SAMPLES = 8192
+# By the size of a set: answers to more than ten objects are drawn and counted, and rounding may turn one of a million.
+ROUNDING = {2: 1e-9, 3: 1e-9, 12: 5e-6}
 
 
 def predictor(posterior, shown, chosen=None, order=None):
@@ -82,8 +84,8 @@ def test_neither_the_order_nor_the_number_of_sets_matters(size, drawn):
     backwards = predictor(drawn, shown[::-1]).probabilities()[::-1]
     alone = predictor(drawn, shown[2:3]).probabilities()[0]
     for one, same in zip(whole, backwards, strict=True):
-        np.testing.assert_allclose(one, same, atol=1e-9)
-    np.testing.assert_allclose(alone, whole[2], atol=1e-9)
+        np.testing.assert_allclose(one, same, atol=ROUNDING[size])
+    np.testing.assert_allclose(alone, whole[2], atol=ROUNDING[size])
     assert all(p.sum() >= 1 - 1e-9 and np.all((p >= 0) & (p <= 1)) for p in whole)
 
 
@@ -95,7 +97,7 @@ def test_the_order_of_objects_hardly_matters(size, drawn):
     moved = predictor(drawn, shown, order=np.random.default_rng(0).permutation(len(X))).probabilities()
     turned = predictor(drawn, [rows[::-1] for rows in shown]).probabilities()
     for one, same, other in zip(whole, moved, turned, strict=True):
-        np.testing.assert_allclose(one, same, atol=1e-9)
+        np.testing.assert_allclose(one, same, atol=ROUNDING[size])
         np.testing.assert_allclose(one, other[::-1], atol=0.05)
 
 
