@@ -34,13 +34,11 @@ from choicegp.files import replaced_when_complete
 
 # On CPU XLA's newer fusion emitters take twice as long to compile a fit, which then runs no faster (measured with
 # jaxlib 0.9.2: 5.4 against 2.9 s); nor does it after the costlier optimisations (2.8 against 2.1 s).
-# LLVM uses vectors of 256 bits unless it is told to use longer ones, where the processor has them: a step of the fits
-# without a set takes 2.0 instead of 2.5 ms, a block of a chain 220 instead of 234, compiled in the same time.
 # On an NVIDIA GPU most of the time goes into trying out variants of every matrix product, for products that take no
 # part of a fit's time worth it (H200, jaxlib 0.11: 70 against 7 s for a sparse fit of five utilities).
 _LEVEL = "xla_backend_optimization_level"
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_cpu_prefer_vector_width": 512, _LEVEL: 1},
+    "cpu": {"xla_cpu_use_fusion_emitters": False, _LEVEL: 1},
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
 # Without optimisations a posterior and its score compile in 0.3 instead of 1.3 s and take twice as long: 0.08 s more
