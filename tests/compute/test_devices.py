@@ -185,3 +185,16 @@ def test_an_accelerator_is_left_only_where_nobody_asked_for_a_device(monkeypatch
     monkeypatch.setattr(jax, "local_devices", nothing)
     with devices.on_the_cpu():
         assert jax.config.jax_default_device is None
+
+
+def test_work_in_threads_can_be_stopped():
+    stopped = threading.Event()
+
+    def work(number):
+        if number == 0:
+            raise KeyboardInterrupt
+        assert stopped.wait(10.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        devices.in_threads(work, range(2), 2, stopped.set)
+    assert stopped.is_set()

@@ -287,7 +287,14 @@ def test_fits_that_fail_are_left_out(fit, problem, many_modes, equal_weights, mo
     monkeypatch.setattr(DenseInference, "conclude", lambda self, course, verdict: fit._replace(elbo=next(bounds)))
     modes = intervals._modes(task_of(fit, problem), fit)
     assert set(bounds_of(modes)) == {-3.0, -2.0, -1.0, fit.elbo}
-    failed = Verdict("failed", "no step was finite")
+    failed, usual = Verdict("failed", "no step was finite"), DenseInference.verdict
+    verdicts = [failed]
+    monkeypatch.setattr(
+        DenseInference, "verdict", lambda self, course: verdicts.pop() if verdicts else usual(self, course)
+    )
+    bounds = iter([-4.0, -3.0, -2.0, -1.0, -5.0])
+    assert len(set(bounds_of(intervals._modes(task_of(fit, problem), fit)))) == 5, "four of five, and the fit"
+    assert not verdicts
     monkeypatch.setattr(DenseInference, "verdict", lambda self, course: failed)
     assert intervals._modes(task_of(fit, problem), fit) == [fit]
 

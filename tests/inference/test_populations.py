@@ -1,5 +1,6 @@
 """Populations of utilities, from which fits start where the posterior has many modes."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
@@ -7,6 +8,7 @@ from scipy.special import log_ndtr
 
 from choicegp import ChoiceData
 from choicegp.inference import populations
+from choicegp.inference.coordinates import log_likelihood
 from choicegp.inference.populations import population
 from choicegp.inference.problem import pose
 from choicegp.inference.starts import covariance_at
@@ -42,12 +44,47 @@ def test_what_is_left_explains_the_answers():
     found = population(prior, problem, np.random.default_rng(3))
     assert found.utilities.shape == (2, len(problem.valid))
     assert np.all(np.isfinite(found.utilities))
+    covariance = np.asarray(covariance_at(prior, problem))
+    root = np.linalg.cholesky(covariance + 1e-6 * np.eye(covariance.shape[1]))
+    drawn = np.einsum("pij,npj->npi", root, np.random.default_rng(0).normal(size=(32, *covariance.shape[:2])))
+    before = [float(log_likelihood(prior.total(jnp.asarray(parts)), problem, None)) for parts in drawn]
+    assert log_likelihood(found.utilities, problem, None) > max(before)
     assert 0 < found.n_rises < 40
     assert -40.0 < found.log_evidence < 0.0
     again = population(prior, problem, np.random.default_rng(3))
     np.testing.assert_array_equal(found.utilities, again.utilities)
     other = population(prior, problem, np.random.default_rng(4))
     assert not np.array_equal(found.utilities, other.utilities)
+
+
+def test_answers_that_no_member_explains_at_all_leave_nothing(monkeypatch):
+    problem, prior = posed(2), UtilityPrior.create(RBF(), 2, 2, shared=True)
+    explained = populations._explained
+
+    def hopeless(places, root, prior, problem):
+        logs, utilities = explained(places, root, prior, problem)
+        return np.full(len(logs), hopeless.value), utilities
+
+    monkeypatch.setattr(populations, "_explained", hopeless)
+    for hopeless.value in (-np.inf, np.nan):
+        found = population(prior, problem, np.random.default_rng(0))
+        assert found.log_evidence == -np.inf
+        assert found.n_rises == 0
+
+
+def test_a_member_that_explains_nothing_dies_out(monkeypatch):
+    problem, prior = posed(2), UtilityPrior.create(RBF(), 2, 2, shared=True)
+    explained = populations._explained
+
+    def hopeless(places, root, prior, problem):
+        logs, utilities = map(np.array, explained(places, root, prior, problem))
+        logs[0] = np.nan
+        return logs, utilities
+
+    monkeypatch.setattr(populations, "_explained", hopeless)
+    found = population(prior, problem, np.random.default_rng(0))
+    assert np.isfinite(found.log_evidence)
+    assert found.n_rises > 0
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-2, 1.0, 1e4])

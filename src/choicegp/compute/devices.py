@@ -103,8 +103,12 @@ def with_settings_of_this_thread(work: Callable) -> Callable:
     return wrapped
 
 
-def in_threads(work: Callable[[Any], Any], over: Sequence[Any], n_jobs: int) -> list[Any]:
+def in_threads(
+    work: Callable[[Any], Any], over: Sequence[Any], n_jobs: int, stop: Callable[[], None] | None = None
+) -> list[Any]:
     """Return the results of ``work`` for each item, in order, from that many threads.
+
+    All threads are waited for, after an error or an interrupt too; ``stop`` is called then, to end long work early.
 
     Examples
     --------
@@ -114,7 +118,12 @@ def in_threads(work: Callable[[Any], Any], over: Sequence[Any], n_jobs: int) -> 
     if n_jobs == 1 or len(over) == 1:
         return [work(one) for one in over]
     with ThreadPoolExecutor(n_jobs) as pool:
-        return list(pool.map(with_settings_of_this_thread(work), over))
+        try:
+            return list(pool.map(with_settings_of_this_thread(work), over))
+        except BaseException:
+            if stop is not None:
+                stop()
+            raise
 
 
 @contextlib.contextmanager

@@ -188,18 +188,18 @@ def started_anew(inference: StudyInference, found: InferredStudy, rounds: int = 
     """Start each person anew, with the population and the hyperparameters that were found, while that gains much."""
     for number in range(rounds):
         task = inference.task
-        if task.watch.is_up:
+        if found.status != "converged" or task.watch.is_up:
             break
         task = task._replace(watch=task.watch.part(f"people again {number + 1}", task.prior.kernels))
         again = StudyInference(
             task, inference.study, found,
             alone=inference.alone, n_restarts=inference.n_restarts, spread=inference.spread, round_number=number + 1,
         )  # fmt: skip
-        later = infer_study(again)
+        later: InferredStudy = again.conclude(*run(again, task.watch.keeper))
         gained = later.elbo - found.elbo
-        if gained > 0.0:
+        if later.status != "failed" and gained > 0.0:
             found = later._replace(trace=np.concatenate([found.trace, later.trace]), n_annealing=found.n_annealing)
-        if gained < _WORTH_A_ROUND:
+        if not gained >= _WORTH_A_ROUND:  # it may be no number
             break
     return found
 

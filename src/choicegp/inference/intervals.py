@@ -126,8 +126,9 @@ def _modes(task: Task, before: Inferred) -> list[Inferred]:
     # What only such answers need takes time to import.
     from choicegp.inference.populations import seconds_of_population
 
+    clock = task.watch.clock.of_another_thread()
     own = Task(
-        before.prior, task.problem, task.learning, Watch(task.watch.clock), 1, _MOST_RIVAL_STEPS, seed=task.seed,
+        before.prior, task.problem, task.learning, Watch(clock), 1, _MOST_RIVAL_STEPS, seed=task.seed,
         n_jobs=task.n_jobs, points=score_points(task.problem, before.posterior.n_utilities, task.seed),
     )  # fmt: skip
     seconds = seconds_of_population(before.posterior.n_utilities, task.problem)
@@ -136,7 +137,8 @@ def _modes(task: Task, before: Inferred) -> list[Inferred]:
     if n_rivals == 0:
         return [before]
     task.watch.report("seeking other modes", 0, before.elbo)
-    rivals = [one for one in in_threads(partial(_rival, own), range(n_rivals), task.n_jobs) if one is not None]
+    made = in_threads(partial(_rival, own), range(n_rivals), task.n_jobs, clock.end)
+    rivals = [one for one in made if one is not None]
     fits: list[Inferred] = []
     for one in sorted([before, *rivals], key=lambda one: -one.elbo):
         if not fits or one.elbo < fits[-1].elbo - _SAME:
@@ -150,7 +152,10 @@ def _rival(task: Task, number: int) -> Inferred | None:
     """Return a fit that starts at what is left of a population; nothing where it fails."""
     from choicegp.inference.populations import population
 
-    found = population(task.prior, task.problem, np.random.default_rng([task.seed, 10, number]))
+    with on_the_cpu():
+        found = population(task.prior, task.problem, np.random.default_rng([task.seed, 10, number]))
+    if not np.isfinite(found.log_evidence):
+        return None
     covariance = np.asarray(covariance_at(task.prior, task.problem))
     own = covariance[task.prior.shared :] + (covariance[0] if task.prior.shared else 0.0)
     inference = DenseInference(task, (found.utilities, _NARROW * own))  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from jax import Array
 
 from choicegp.compute.programs import program
 from choicegp.inference.coordinates import log_likelihood
-from choicegp.inference.posterior import FIRST_JITTER, factorise
+from choicegp.inference.posterior import factorise_on_host
 from choicegp.inference.problem import Problem
 from choicegp.inference.starts import covariance_at
 from choicegp.model.prior import UtilityPrior
@@ -41,7 +41,8 @@ class Survivors(NamedTuple):
     utilities : ndarray (d, t)
         Means over the members that descend from the most frequent member.
     log_evidence : float
-        Estimate of the log probability of the answers at these hyperparameters; a mode that was missed is missing.
+        Estimate of the log probability of the answers at these hyperparameters; a mode that was missed is missing, and
+        where no member explains the answers at all it is minus infinity.
     n_rises : int
     """
 
@@ -80,13 +81,15 @@ def population(prior: UtilityPrior, problem: Problem, rng: np.random.Generator) 
     ((1, 2), np.True_)
     """
     covariance = np.asarray(covariance_at(prior, problem))
-    root = np.asarray(factorise(covariance, np.full(len(covariance), FIRST_JITTER)).root)  # type: ignore[arg-type]
+    root = np.asarray(factorise_on_host(covariance).root)
     places = rng.normal(size=(N_MEMBERS, *covariance.shape[:2]))
     seed, leap, weight, log_evidence = int(rng.integers(2**31)), _FIRST_LEAP, 0.0, 0.0
     forebears, key = np.arange(N_MEMBERS), jax.random.key_data(jax.random.key(seed))
     logs, utilities = map(np.asarray, _explained(places, root, prior, problem))
-    n = 0
-    while weight < 1.0 and n < _MOST_RISES and np.all(np.isfinite(logs)):
+    logs, n = np.where(np.isfinite(logs), logs, -np.inf), 0
+    if np.all(logs == -np.inf):
+        log_evidence = -np.inf
+    while weight < 1.0 and n < _MOST_RISES and np.isfinite(log_evidence):
         rise = _rise(logs, 1.0 - weight)
         shares = np.exp(rise * (logs - logs.max()))
         log_evidence += float(np.log(np.mean(shares)) + rise * logs.max())

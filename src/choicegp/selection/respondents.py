@@ -39,9 +39,9 @@ def choose_people(data: ChoiceData, options: FitOptions, clock: Clock) -> People
     hierarchical, individual.  The caller sets precision and device.
     """
     people, ids = numbered_respondents(data)
-    options.decided(data)  # what does not work for all candidates is refused before any of them is fitted
     if len(ids) < 2:
         return PeopleChoice("pooled", {}, "there is one respondent")
+    options.decided(data)  # what does not work for all candidates is refused before any of them is fitted
     rng = np.random.default_rng([options.random_state, 23])
     order = rng.permutation(len(data))
     order = order[np.argsort(people[order], kind="stable")]

@@ -224,7 +224,8 @@ def _best_of_each(tried: list[tuple[Any, tuple[Sites, ...]]]) -> tuple[Sites, ..
     """Take the sites of each person from the try with her best score; tries are scores (k, R) and sites of crowds."""
     crowds = []
     for number in range(len(tried[0][1])):
-        best = np.argmax(np.stack([np.asarray(scores[number]) for scores, _ in tried]), axis=0)
+        scores = np.stack([np.asarray(scores[number]) for scores, _ in tried])
+        best = np.argmax(np.nan_to_num(scores, nan=-np.inf, neginf=-np.inf), axis=0)
 
         def picked(*parts: Any, best: np.ndarray = best) -> Any:
             stacked = np.stack([np.asarray(part) for part in parts])
