@@ -32,6 +32,8 @@ gc.set_threshold(200_000, 20, 100)
 
 TESTS = Path(__file__).parent
 MOST_MAPS = 20_000
+_FROZEN_EVERY = 8  # modules: to collect before costs a fiftieth of all tests if it is done after each
+_NUMBER_OF_MODULE = itertools.count(1)
 _NUMBER = itertools.count()  # of databases
 
 # Shapes in signatures are checked whenever a test calls a function or JAX traces it. NumPy comes with jaxtyping, and
@@ -90,13 +92,14 @@ def room_for_programs() -> Generator[None]:
     """Forget the compiled programs of a process that has many: they are loaded again where they are needed.
 
     Linux lets a process map 65,530 parts of memory, of which each program takes about ten: beyond, it crashes.
-    What a module leaves behind lives long, and Python's collector does not look through it again until then.
+    What modules leave behind lives long, and Python's collector does not look through it again until then.
     """
     yield
     maps, started = Path("/proc/self/maps"), sys.modules.get("choicegp.compute.programs")
     if started is None or not maps.exists() or maps.read_bytes().count(b"\n") < MOST_MAPS:
-        gc.collect()  # what is frozen is never looked at again, be it garbage
-        gc.freeze()
+        if next(_NUMBER_OF_MODULE) % _FROZEN_EVERY == 0:
+            gc.collect()  # what is frozen is never looked at again, be it garbage
+            gc.freeze()
         return
     gc.unfreeze()
     for module in [own for name, own in sys.modules.items() if name.startswith("choicegp.")]:
