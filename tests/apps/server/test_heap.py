@@ -46,9 +46,14 @@ def test_threads_share_one_heap_unless_the_user_has_decided():
 
 
 def test_where_the_c_library_has_no_such_function_nothing_happens(monkeypatch):
+    asked = []
+
     class Other:
         def __init__(self, name):
-            pass
+            asked.append(name)
 
     monkeypatch.setattr(heap.ctypes, "CDLL", Other)
+    monkeypatch.setattr(heap.sys, "platform", "linux")
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
     heap.share_one_heap()
+    assert asked == [None], "it was looked for in the library of the process, in vain"
