@@ -146,8 +146,8 @@ def ahead(pieces: Iterable[Callable[[], object]], n_jobs: int) -> Iterator[None]
     if n_jobs == 1:
         yield
         return
-    settings = contextvars.copy_context()
-    thread = threading.Thread(target=settings.run, args=(with_settings_of_this_thread(work),))
+    context = contextvars.copy_context()  # what JAX does not keep there, the settings of this thread bring along
+    thread = threading.Thread(target=context.run, args=(with_settings_of_this_thread(work),))
     thread.start()
     try:
         yield
